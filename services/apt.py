@@ -1,0 +1,130 @@
+"""Debian packages: those that must be installed (by root), and those that are only unpacked (by anybody)."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.place import Place, locked
+from services.process import ServiceError, run
+
+POLICY = Path("/usr/sbin/policy-rc.d")
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package to be installed; one that only brings a command is not needed where the command is there already."""
+
+    name: str
+    command: str | None = None
+
+    def installed(self) -> bool:
+        if self.command is not None and shutil.which(self.command):
+            return True
+        status = subprocess.run(
+            ["dpkg-query", "-W", "-f", "${db:Status-Status}", self.name],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        return status.stdout == "installed"
+
+
+JAVA = Package("openjdk-17-jre-headless", command="java")
+MAVEN = Package("maven", command="mvn")
+MMDEBSTRAP = Package("mmdebstrap", command="mmdebstrap")
+
+
+def missing(packages: Iterable[Package]) -> list[str]:
+    """The names of the packages that are not installed, each once."""
+    return [package.name for package in dict.fromkeys(packages) if not package.installed()]
+
+
+def install_line(names: Iterable[str]) -> str:
+    """What root has to say for these packages."""
+    return f"apt-get install --no-install-recommends {' '.join(names)}"
+
+
+def install(names: list[str], place: Place) -> None:
+    """Installs packages as root, without starting the servers that are in them."""
+    if not names:
+        return
+    log = place.path("log") / "apt.log"
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
+    with _no_server_starts():
+        run([*apt, "update"], log, seconds=600, env=environment)
+        run([*apt, "install", "-y", "--no-install-recommends", *names], log, seconds=1200, env=environment)
+
+
+def unpack_suite(place: Place, suite: str, package: str) -> Path:
+    """A folder with `package` of a Debian suite and all it depends on, unpacked, nothing configured: no root, no chroot.
+
+    It is made once and kept in the cache; a suite that moves (sid) stays at what was fetched until the cache is emptied.
+    """
+    folder = place.cache / f"{suite}-{package}"
+    with locked(place.cache / f"{folder.name}.lock"):
+        if not folder.exists():
+            with _into(folder) as new:
+                command = ["mmdebstrap", "--quiet", "--mode=chrootless", "--variant=extract"]
+                # An old stable suite's Release file may be past its date.
+                command += [
+                    "--aptopt=Acquire::Check-Valid-Until false",
+                    f"--include={package}",
+                    suite,
+                    str(new),
+                ]
+                run(command, place.path("log") / f"{folder.name}.log", seconds=900)
+                shutil.rmtree(new / "var" / "cache", ignore_errors=True)
+    return folder
+
+
+def unpack(place: Place, packages: list[str], name: str) -> Path:
+    """A folder with just these packages of this machine's own suite, unpacked, without what they depend on."""
+    folder = place.cache / name
+    log = place.path("log") / f"{name}.log"
+    with locked(place.cache / f"{name}.lock"):
+        if not folder.exists():
+            with tempfile.TemporaryDirectory() as downloads, _into(folder) as new:
+                fetch = ["sh", "-c", 'cd "$0" && apt-get -qq download "$@"', downloads, *packages]
+                try:
+                    run(fetch, log, seconds=300)
+                except ServiceError:
+                    if os.geteuid() != 0:
+                        raise
+                    # A new machine has no package lists yet.
+                    run(["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "update"], log, seconds=600)
+                    run(fetch, log, seconds=300)
+                for archive in sorted(Path(downloads).glob("*.deb")):
+                    run(["dpkg-deb", "-x", archive, new], log, seconds=120)
+    return folder
+
+
+@contextmanager
+def _into(folder: Path) -> Iterator[Path]:
+    """A new folder that takes its name only when the block went well: a half-made one is never found."""
+    new = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    yield new
+    # The servers run as other users, and mmdebstrap leaves the top folder to its maker alone.
+    subprocess.run(["chmod", "-R", "a+rX", str(new)], check=True, timeout=120)
+    new.rename(folder)
+
+
+@contextmanager
+def _no_server_starts() -> Iterator[None]:
+    """Says no to invoke-rc.d while packages are installed (policy-rc.d: 101 = forbidden), if nobody says it already."""
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()

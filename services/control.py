@@ -1,0 +1,150 @@
+"""Bringing servers up and down, and breaking single parts of them."""
+
+import os
+import signal
+import time
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from services import apt
+from services.place import Place
+from services.process import Process, ServiceError
+from services.registry import servers
+from services.server import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one server in `up`. Times in seconds; `problem` is empty when it is up."""
+
+    name: str
+    state: str
+    fetched_s: float = 0.0
+    ready_s: float = 0.0
+    problem: str = ""
+
+
+def up(names: Collection[str] = ()) -> list[Outcome]:
+    """Fetches and starts the named servers, or all, in parallel; a server that runs already is left alone.
+
+    One whose variable is in the environment belongs to the user and is not started. Packages that are missing are
+    installed if we are root; otherwise the servers that need them have the state `missing` and the line to say.
+    """
+    place = Place.of_checkout()
+    wanted = _chosen(place, names)
+    with place.locked():
+        ours = [server for server in wanted if not _given(server)]
+        outcomes = [Outcome(server.name, "given by the environment") for server in wanted if _given(server)]
+        if os.geteuid() == 0:
+            apt.install(apt.missing(package for server in ours for package in server.needs), place)
+        with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
+            outcomes += pool.map(_bring_up, ours)
+        _write_env(place)
+    return outcomes
+
+
+def down(names: Collection[str] = ()) -> list[str]:
+    """Stops the named servers, or all; returns those that ran. Data and downloads stay."""
+    place = Place.of_checkout()
+    with place.locked():
+        running = [server for server in _chosen(place, names) if _any_part(server)]
+        with ThreadPoolExecutor(max_workers=max(1, len(running))) as pool:
+            list(pool.map(lambda server: server.end(), running))
+        _write_env(place)
+    return [server.name for server in running]
+
+
+def kill(part: str) -> None:
+    """SIGKILL for one process and its children, as when the machine takes it away; returns when they are gone."""
+    _, process = _part(part)
+    if process.pid() is None:
+        raise ServiceError(f"{part} is not running")
+    process.kill()
+
+
+def start(part: str) -> None:
+    """Starts a killed process again and waits until it has answered, a Kafka broker until it is registered."""
+    server, _ = _part(part)
+    with Place.of_checkout().locked():
+        server.start_part(part)
+
+
+def stop(part: str) -> None:
+    """SIGSTOP: the process freezes and keeps its connections open."""
+    _part(part)[1].send(signal.SIGSTOP)
+
+
+def cont(part: str) -> None:
+    """SIGCONT: a frozen process goes on."""
+    _part(part)[1].send(signal.SIGCONT)
+
+
+def urls() -> dict[str, str]:
+    """The settings of all servers that can be used now, those of the environment first."""
+    known: dict[str, str] = {}
+    for server in servers(Place.of_checkout()):
+        settings = server.settings()
+        if _given(server):
+            known |= {name: os.environ[name] for name in settings if name in os.environ}
+        elif server.running():
+            known |= settings
+    return known
+
+
+def running() -> list[str]:
+    """The names of the servers that run now and have processes of their own."""
+    return [server.name for server in servers(Place.of_checkout()) if server.parts() and server.running()]
+
+
+def memory() -> dict[str, int]:
+    """Bytes in memory of each process that runs, its children included."""
+    parts = [part for server in servers(Place.of_checkout()) for part in server.parts().values()]
+    return {part.name: part.memory() for part in parts if part.pid() is not None}
+
+
+def _bring_up(server: Server) -> Outcome:
+    if lacking := apt.missing(server.needs):
+        return Outcome(server.name, "missing", problem=apt.install_line(lacking))
+    already = server.running()
+    begin = time.monotonic()
+    fetched = begin
+    try:
+        server.fetch()
+        fetched = time.monotonic()
+        server.start()
+    except (ServiceError, OSError) as error:
+        return Outcome(server.name, "failed", fetched - begin, problem=str(error))
+    state = "was up" if already else "started"
+    return Outcome(server.name, state, fetched - begin, time.monotonic() - fetched)
+
+
+def _chosen(place: Place, names: Collection[str]) -> list[Server]:
+    known = servers(place)
+    if unknown := set(names) - {server.name for server in known}:
+        known_names = ", ".join(server.name for server in known)
+        raise ServiceError(f"no such server: {', '.join(sorted(unknown))}; there are {known_names}")
+    return [server for server in known if not names or server.name in names]
+
+
+def _part(name: str) -> tuple[Server, Process]:
+    known = servers(Place.of_checkout())
+    for server in known:
+        if name in server.parts():
+            return server, server.parts()[name]
+    parts = [part for server in known for part in server.parts()]
+    raise ServiceError(f"no such part: {name}; there are {', '.join(parts)}")
+
+
+def _given(server: Server) -> bool:
+    return next(iter(server.settings())) in os.environ
+
+
+def _any_part(server: Server) -> bool:
+    return any(process.pid() is not None for process in server.parts().values())
+
+
+def _write_env(place: Place) -> None:
+    new = place.env_file.with_name("env.new")
+    new.write_text("".join(f"{name}={value}\n" for name, value in urls().items()))
+    new.rename(place.env_file)  # a reader sees the old file or the new one, never half of it

