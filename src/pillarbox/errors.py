@@ -1,0 +1,265 @@
+"""Every error a user can meet: one base, one stable code each, a sentence and a fix.
+
+The class docstring is the sentence that explains the error; ``docs/errors.md`` has a section for each code.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PillarboxError(Exception):
+    """Something Pillarbox refuses or cannot do."""
+
+    code: ClassVar[str] = "PB-000"
+    fix: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.how_to_fix = self.fix if fix is None else fix
+
+    def __str__(self) -> str:
+        tail = f" Fix: {self.how_to_fix}" if self.how_to_fix else ""
+        return f"[{self.code}] {self.message}{tail}"
+
+
+class PillarboxWarning(UserWarning):
+    """Something that works but was not tested, or will stop working."""
+
+
+# Configuration and connections ------------------------------------------------------------------------------------
+
+
+class ConfigError(PillarboxError):
+    """A setting is unknown or its value cannot be used."""
+
+    code = "PB-001"
+    fix = "Correct the setting; `pillarbox config show` prints each value and where it came from."
+
+
+class BadUrl(PillarboxError):
+    """A database or broker URL cannot be understood."""
+
+    code = "PB-002"
+    fix = "Use e.g. mysql+pymysql://user:pw@host/db, postgresql+psycopg://…, kafka://host:9092, amqp://…, embedded:///path."
+
+
+class MissingDriver(PillarboxError):
+    """The client library for this database or broker is not installed."""
+
+    code = "PB-003"
+
+
+class DatabaseUnavailable(PillarboxError):
+    """The database does not answer."""
+
+    code = "PB-004"
+    fix = "Check that the server runs and that host and port are right; nothing was lost, the command can be run again."
+
+
+class BrokerUnavailable(PillarboxError):
+    """The broker does not answer."""
+
+    code = "PB-005"
+    fix = "Check that the broker runs and that host and port are right; committed events wait in the outbox."
+
+
+class TablesMissing(PillarboxError):
+    """The database has no Pillarbox tables."""
+
+    code = "PB-006"
+    fix = "Run `pillarbox init --database URL` (or `init --sql` and have the DDL applied)."
+
+
+class SchemaMismatch(PillarboxError):
+    """The tables were made by another schema version than this release works with."""
+
+    code = "PB-007"
+    fix = "Run `pillarbox init --database URL` with the newest release in use; it migrates in place."
+
+
+class AccessRefused(PillarboxError):
+    """The database or broker refused the user name, the password or the permission."""
+
+    code = "PB-008"
+    fix = "Check user, password and grants of the URL that the message names."
+
+
+class InitBusy(PillarboxError):
+    """Another process is creating or migrating the tables right now."""
+
+    code = "PB-009"
+    fix = "Wait for the other `pillarbox init` to finish and run it again."
+
+
+# Events -----------------------------------------------------------------------------------------------------------
+
+
+class InvalidEvent(PillarboxError):
+    """A field of the event has the wrong type, is empty, too long or holds characters that cannot travel."""
+
+    code = "PB-010"
+
+
+class NotSerialisable(PillarboxError):
+    """The payload cannot be written as JSON without loss."""
+
+    code = "PB-011"
+    fix = (
+        "Use JSON types, Decimal, UUID, date and datetime, dataclasses, msgspec or pydantic models; "
+        "or bytes with a content type."
+    )
+
+
+class PayloadTooLarge(PillarboxError):
+    """The encoded payload is larger than the outbox accepts."""
+
+    code = "PB-012"
+    fix = "Store the body elsewhere and send a reference, or raise max_payload_bytes (and the broker's own limit)."
+
+
+class AggregateIdMissing(PillarboxError):
+    """The aggregate id is None: the row has no primary key yet."""
+
+    code = "PB-013"
+    fix = "Call session.flush() after session.add(row) and before outbox.add(...): it gives the row its id."
+
+
+class NoDestination(PillarboxError):
+    """The event has no destination, or an empty one."""
+
+    code = "PB-014"
+    fix = "Pass to='topic' (or Exchange(name, routing_key)), or give Outbox(routes={event type: destination})."
+
+
+class NotAnEventType(PillarboxError):
+    """The class carries no event type name."""
+
+    code = "PB-015"
+    fix = "Decorate it with @event_type('name', version=1), or give Event(..., type='name')."
+
+
+class CannotDecode(PillarboxError):
+    """The received body does not fit the declared type."""
+
+    code = "PB-016"
+    fix = "Compare the producer's type and schema version with the class the handler was registered for."
+
+
+# Writing to the outbox --------------------------------------------------------------------------------------------
+
+
+class NoTransaction(PillarboxError):
+    """The connection is in AUTOCOMMIT: the event would not commit together with the business row."""
+
+    code = "PB-020"
+    fix = "Use any isolation level but AUTOCOMMIT for the engine, connection or session that adds events."
+
+
+class ForeignEngine(PillarboxError):
+    """The session or connection belongs to another engine than this outbox is bound to."""
+
+    code = "PB-021"
+    fix = "Add the event through a session of the engine given to Outbox(bind=...): both rows must be in one database."
+
+
+class SessionClosed(PillarboxError):
+    """The session or connection was closed."""
+
+    code = "PB-022"
+    fix = "Add events while the session is open, inside its transaction."
+
+
+class ImplicitCommit(PillarboxError):
+    """The server committed in the middle of the transaction (DDL, LOCK TABLES and the like do that on MySQL)."""
+
+    code = "PB-023"
+    fix = "Keep DDL and other implicitly committing statements out of the transaction that adds events."
+
+
+class SavepointTrap(PillarboxError):
+    """SQLite's driver has not begun the transaction that SQLAlchemy believes in; a SAVEPOINT would commit alone."""
+
+    code = "PB-024"
+    fix = (
+        "Create the engine with pillarbox.sqlite_engine(url), or install the recipe of docs/errors.md#pb-024 on yours."
+    )
+
+
+class TransactionTooLarge(PillarboxError):
+    """Too many events, or too many bytes of them, in one transaction."""
+
+    code = "PB-025"
+    fix = "Split the work into several transactions, or raise max_events / max_bytes of the Outbox."
+
+
+class NotAwaited(PillarboxError):
+    """AsyncOutbox.add() was called but never awaited, so the event was not written; the commit is refused."""
+
+    code = "PB-026"
+    fix = "Write `await outbox.add(session, event, ...)`."
+
+
+class WrongColour(PillarboxError):
+    """A sync outbox was given an async session, or the other way round."""
+
+    code = "PB-027"
+
+
+class UsedAfterFork(PillarboxError):
+    """A connection, relay or publisher opened before os.fork() was used in the child process."""
+
+    code = "PB-028"
+    fix = "Create engines, relays and consumers after the fork, or call engine.dispose(close=False) in the child."
+
+
+# Relay, consumer, operations --------------------------------------------------------------------------------------
+
+
+class DeadlineTooLong(PillarboxError):
+    """The broker deadline is half the lease or more, so a slow send could outlive its claim."""
+
+    code = "PB-030"
+    fix = "Keep broker_deadline below lease / 2 (defaults: 20 s and 60 s)."
+
+
+class BadHandler(PillarboxError):
+    """A handler's parameters cannot be resolved."""
+
+    code = "PB-040"
+    fix = "Annotate one parameter Received[T] and, if wanted, one Session or Connection; the names must be importable."
+
+
+class BadConsumer(PillarboxError):
+    """The consumer cannot run as it is configured."""
+
+    code = "PB-041"
+
+
+class SourceMissing(PillarboxError):
+    """A topic or queue that the consumer reads does not exist."""
+
+    code = "PB-042"
+    fix = "Create the topic or queue, or correct `sources`."
+
+
+class HandlerEndedTransaction(PillarboxError):
+    """The handler committed, rolled back or closed the session that belongs to the consumer."""
+
+    code = "PB-043"
+    fix = "Leave commit and rollback to the consumer: the inbox mark and the handler's writes commit together."
+
+
+class DeadLetterNotFound(PillarboxError):
+    """No dead letter has this event id."""
+
+    code = "PB-050"
+    fix = "`pillarbox dead list` shows what there is."
+
+
+class NotImportable(PillarboxError):
+    """The object named as module:attribute cannot be imported or is not what the command needs."""
+
+    code = "PB-051"
+    fix = "Name it as package.module:attribute and run the command where that module can be imported."

@@ -1,0 +1,1 @@
+"""What an event is: pure values, no I/O."""

@@ -1,0 +1,83 @@
+"""Payload to bytes and back.
+
+JSON without loss or nothing: Decimal, UUID, date and datetime become strings, big integers keep every digit, NaN and
+Infinity are refused, text is UTF-8. Bytes pass untouched under their own content type.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..errors import CannotDecode, InvalidEvent, NotSerialisable
+
+JSON = "application/json"
+T = TypeVar("T")
+
+
+def encode(payload: object, *, event_type: str) -> bytes:
+    """Encode ``payload`` as JSON bytes.
+
+    Raises NotSerialisable (PB-011), naming the event type and what is in the way.
+    """
+    try:
+        plain = msgspec.to_builtins(payload, str_keys=True, enc_hook=_encode_other)
+        text = json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
+        raise NotSerialisable(f"The payload of {event_type!r} cannot be written as JSON: {_reason(error)}.") from error
+
+
+def check_raw(payload: bytes, content_type: str | None, *, event_type: str) -> str:
+    """Return the content type that raw bytes must carry."""
+    if not content_type:
+        raise InvalidEvent(
+            f"The payload of {event_type!r} is bytes, but no content type says what they are.",
+            fix="Give Event(..., content_type='application/…').",
+        )
+    return content_type
+
+
+def decode(body: bytes, into: type[T], *, event_type: str) -> T:
+    """Decode JSON bytes into a dataclass, msgspec Struct or pydantic model; ``into=Any`` gives plain JSON types.
+
+    Raises CannotDecode (PB-016).
+    """
+    try:
+        validate = getattr(into, "model_validate_json", None)
+        if validate is not None:
+            return validate(body)  # type: ignore[no-any-return]
+        if into is Any or into is object:
+            return json.loads(body)  # type: ignore[no-any-return]
+        return msgspec.json.decode(body, type=into)
+    except (ValueError, TypeError, RecursionError, msgspec.MsgspecError) as error:
+        name = getattr(into, "__name__", str(into))
+        raise CannotDecode(f"The body of {event_type!r} does not fit {name}: {_reason(error)}.") from error
+
+
+def decode_plain(body: bytes, *, event_type: str) -> Any:
+    """Decode JSON bytes into dict, list, str, int, float, bool and None."""
+    return decode(body, Any, event_type=event_type)
+
+
+def _encode_other(value: object) -> object:
+    dump = getattr(value, "model_dump", None)  # pydantic, which the core does not import
+    if dump is not None:
+        return dump(mode="json")
+    raise NotImplementedError(f"objects of type {type(value).__qualname__} are not supported")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply, or refers to itself"
+    if isinstance(error, UnicodeEncodeError):
+        return "it holds a lone surrogate, which is no valid text"
+    return (str(error) or type(error).__name__).rstrip(".")
+
+
+def as_utc_text(moment: datetime) -> str:
+    """RFC 3339 in UTC with microseconds, e.g. ``2026-01-31T12:00:00.000001Z``: the form on the wire."""
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

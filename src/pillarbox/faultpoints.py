@@ -1,0 +1,37 @@
+"""Named points at which a test or a lab may crash or stall the process. Without an attached hook they do nothing.
+
+Each name is ``<part>.<moment>`` and stands once in the code; :data:`POINTS` lists them for tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+Hook = Callable[[str], None]
+
+POINTS: Final = (
+    "outbox.before-commit",  # events written, the caller's transaction is about to commit
+    "outbox.after-commit",  # the caller's transaction has committed
+    "relay.after-claim",  # the claim is committed, nothing was sent
+    "relay.after-confirm",  # the broker confirmed, nothing is settled
+    "relay.after-settle",  # settled and committed
+    "consumer.received",  # the broker delivered a message, nothing is done yet
+    "consumer.after-handler",  # handler ran, its transaction is not committed
+    "consumer.after-commit",  # effect and mark are committed, the broker has no acknowledgement
+    "consumer.after-ack",  # acknowledged
+)
+
+_hook: Hook | None = None
+
+
+def reach(name: str) -> None:
+    """Say that the point ``name`` is reached; costs one global look-up when nothing is attached."""
+    if _hook is not None:
+        _hook(name)
+
+
+def attach(hook: Hook | None) -> None:
+    """Install ``hook`` (or remove it with None). For tests and the lab; one per process, by intent."""
+    global _hook
+    _hook = hook

@@ -1,0 +1,34 @@
+"""When a failed event is tried again, and when it is given up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Exponential backoff with full jitter, and an attempt limit.
+
+    The n-th failure waits a random time between 0 and ``min(cap, base * 2 ** (n - 1))`` seconds: 1, 2, 4, … 60, 60.
+    Full jitter spreads retries best (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
+    """
+
+    base: float = 1.0
+    cap: float = 60.0
+    max_attempts: int = 10
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        if not (0 < self.base <= self.cap) or self.max_attempts < 1:
+            raise ConfigError(f"Retry needs 0 < base <= cap and max_attempts >= 1, got {self}.")
+
+    def delay(self, attempts: int, chance: float) -> float:
+        """Seconds to wait after ``attempts`` failures (from 1); ``chance`` is a random number in [0, 1)."""
+        ceiling = min(self.cap, self.base * 2.0 ** min(attempts - 1, 60))
+        return ceiling * chance if self.jitter else ceiling
+
+    def exhausted(self, attempts: int) -> bool:
+        """True when ``attempts`` failures are all that is allowed."""
+        return attempts >= self.max_attempts

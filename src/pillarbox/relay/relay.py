@@ -1,0 +1,251 @@
+"""The row-lease relay: claim, publish, settle, over and over.
+
+Competing workers without order between events. One thread does the work; a second one renews leases. No row lock is
+ever held while the broker is spoken to: the claim is committed before the first byte is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from .. import faultpoints
+from ..clock import Clock, SystemClock
+from ..errors import BrokerUnavailable, DatabaseUnavailable, UsedAfterFork
+from ..policy.breaker import Breaker
+from ..ports import Claim, Delivery, Outcome, Publisher, Settled, Settlement, Unavailable, WorkStore
+from .plan import Chance, Plan, aside, give_all_back, plan
+from .renewer import Renewer
+from .settings import RelaySettings
+from .stats import RelayStats
+from .triage import triage
+
+log = logging.getLogger("pillarbox.relay")
+
+_SETTLE_PAUSE = 0.2  # seconds between attempts to record outcomes while the database is away
+
+
+class Relay:
+    """Brings committed events to the broker, at least once.
+
+    ``run()`` blocks until ``stop()``; ``started()`` runs it on a thread of its own inside an application. Neither store
+    nor publisher is shared with anything else; both are closed when the run ends.
+    """
+
+    def __init__(
+        self,
+        store: WorkStore,
+        publisher: Publisher,
+        settings: RelaySettings | None = None,
+        *,
+        clock: Clock | None = None,
+        chance: Chance = random.random,
+    ) -> None:
+        self.settings = settings or RelaySettings()
+        self.stats = RelayStats()
+        self._store = store
+        self._publisher = publisher
+        self._clock = clock or SystemClock()
+        self._chance = chance
+        self._breaker = Breaker(self.settings.probe_interval)
+        self._renewer = Renewer(store, self.settings.lease, self.stats)
+        self._wake = threading.Event()
+        self._stopping = False
+        self._next_due = 0.0
+        self._pid = os.getpid()
+
+    # For the owner ------------------------------------------------------------------------------------------------
+
+    def run(self, *, until_empty: bool = False) -> None:
+        """Work until ``stop()`` is called; with ``until_empty``, until nothing is ready.
+
+        A broker or database that goes away is waited for. Raises what opening the publisher raises when it is refused
+        (AccessRefused, MissingDriver, BadUrl), and TablesMissing or SchemaMismatch from the store.
+        """
+        self._check_process()
+        self._open_publisher()
+        self._renewer.start()
+        try:
+            self._work(until_empty)
+        finally:
+            self._renewer.stop()
+            self._publisher.close()
+            self._store.close()
+
+    def stop(self) -> None:
+        """Ask for the end: the batch in flight is finished (at most the broker deadline), nothing new is claimed.
+
+        Safe from signal handlers and other threads.
+        """
+        self._stopping = True
+        self._wake.set()
+
+    def nudge(self) -> None:
+        """There is something new: look now instead of at the end of the pause."""
+        self._wake.set()
+
+    @property
+    def broker_reachable(self) -> bool:
+        """False while the breaker is open."""
+        return not self._breaker.is_open
+
+    @contextmanager
+    def started(self) -> Iterator[Relay]:
+        """Run on a thread for the length of a ``with`` block; leaving it stops and joins."""
+        thread = threading.Thread(target=self.run, name="pillarbox-relay", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.stop()
+            thread.join(self.settings.broker_deadline + 10)
+
+    # The loop -----------------------------------------------------------------------------------------------------
+
+    def _work(self, until_empty: bool) -> None:
+        pause = self.settings.poll_min
+        while not self._stopping:
+            try:
+                worked = self.step()
+            except DatabaseUnavailable as error:
+                self.stats.database_errors += 1
+                log.warning("database out of reach, trying again: %s", error)
+                self._rest(self.settings.probe_interval)
+                continue
+            if worked:
+                pause = self.settings.poll_min
+                continue
+            if until_empty and not self._breaker.is_open:
+                return
+            self._rest(max(pause, self._breaker.wait_for(self._clock.monotonic())))
+            pause = min(pause * 2, self.settings.poll_max)
+
+    def step(self) -> bool:
+        """One round: claim, publish, settle. Returns False when there was nothing to do, or nothing may be done now."""
+        self._check_process()
+        permit = self._breaker.permit(self._clock.monotonic())
+        if permit == "wait":
+            return False
+        self._move_due()
+        claim = self._store.claim(1 if permit == "probe" else self.settings.batch)
+        if not claim.deliveries and not claim.orphans:
+            return False
+        faultpoints.reach("relay.after-claim")
+        self.stats.claimed += len(claim.deliveries)
+        held_until = self._clock.monotonic() + self.settings.lease
+        keys = [d.key for d in claim.deliveries]
+        self._renewer.hold(claim.token, keys)
+        try:
+            self._carry(claim, held_until)
+        finally:
+            self._renewer.drop(claim.token)
+        return True
+
+    def _carry(self, claim: Claim, held_until: float) -> None:
+        if self._stopping:
+            self._record(give_all_back(claim), held_until)
+            return
+        sorted_out = triage(claim.deliveries)
+        if sorted_out.give_back or sorted_out.give_up:
+            # Before anything is sent: should this process die of what it sends, only the group keeps its claim counted.
+            self._record(aside(claim.token, sorted_out), held_until)
+        outcomes = self._publish(sorted_out.publish)
+        faultpoints.reach("relay.after-confirm")
+        decided = plan(claim, sorted_out.publish, outcomes, self.settings.retry, self._chance)
+        self._heed(decided)
+        self._record(decided.settlement, held_until)
+        faultpoints.reach("relay.after-settle")
+
+    def _publish(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        if not deliveries:
+            return []
+        try:
+            return self._publisher.publish([d.message for d in deliveries])
+        except BrokerUnavailable as error:
+            return [Unavailable(error.message)] * len(deliveries)
+
+    def _heed(self, decided: Plan) -> None:
+        """Open or close the breaker by what the broker said, and count."""
+        if decided.outage is not None:
+            if self._breaker.trouble(self._clock.monotonic()):
+                self.stats.outages += 1
+                log.warning("broker out of reach, events wait uncharged: %s", decided.outage)
+        elif decided.answered and self._breaker.success():
+            log.info("broker is back")
+        self.stats.unknown += decided.unknown
+
+    def _record(self, settlement: Settlement, held_until: float) -> None:
+        """Write the outcomes; while the database is away, keep trying for as long as the lease can hold."""
+        if settlement.is_empty:
+            return
+        while True:
+            try:
+                settled = self._store.settle(settlement)
+            except DatabaseUnavailable as error:
+                self.stats.database_errors += 1
+                if self._clock.monotonic() >= held_until or self._stopping:
+                    count = len(settlement.sent) + len(settlement.parked)
+                    self.stats.unrecorded += count
+                    log.error("outcomes of %d events are not recorded, they will be sent again: %s", count, error)
+                    raise
+                log.warning("sent but not recorded yet, trying again: %s", error)
+                self._rest(_SETTLE_PAUSE)
+            else:
+                self._count(settled, settlement)
+                return
+
+    def _count(self, settled: Settled, settlement: Settlement) -> None:
+        self.stats.sent += settled.sent
+        self.stats.given_back += settled.given_back
+        if settled.parked:
+            dead = sum(1 for row in settlement.parked if row.state == "DEAD")
+            self.stats.dead += dead
+            self.stats.retried += settled.parked - dead
+            for row in settlement.parked:
+                level = logging.ERROR if row.state == "DEAD" else logging.INFO
+                log.log(
+                    level,
+                    "event row %d, destination %d: %s, %s",
+                    row.key.id,
+                    row.key.dest,
+                    row.state,
+                    row.error,
+                )
+        if settled.lost:
+            self.stats.lost += len(settled.lost)
+            log.warning(
+                "%d outcomes refused: the lease had ended and another relay holds the rows (my token %d, first row %s)",
+                len(settled.lost), settlement.token, tuple(settled.lost[0]),
+            )  # fmt: skip
+
+    # Small duties -------------------------------------------------------------------------------------------------
+
+    def _open_publisher(self) -> None:
+        try:
+            self._publisher.open()
+        except BrokerUnavailable as error:
+            # An outage must not make relays crash in a loop: start, and let the breaker probe.
+            self._breaker.trouble(self._clock.monotonic())
+            self.stats.outages += 1
+            log.warning("broker out of reach at start, waiting for it: %s", error)
+
+    def _move_due(self) -> None:
+        now = self._clock.monotonic()
+        if now >= self._next_due:
+            moved = self._store.move_due(self.settings.batch)
+            self.stats.came_due += moved
+            if moved < self.settings.batch:
+                self._next_due = now + self.settings.due_interval
+
+    def _rest(self, seconds: float) -> None:
+        self._wake.wait(seconds)
+        if not self._stopping:
+            self._wake.clear()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise UsedAfterFork("This relay was made in another process.")

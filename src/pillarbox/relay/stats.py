@@ -1,0 +1,27 @@
+"""What a relay has done since it started."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(slots=True)
+class RelayStats:
+    """Counters, written by the relay's own thread only. Reading them from another thread is safe."""
+
+    claimed: int = 0
+    sent: int = 0
+    retried: int = 0
+    dead: int = 0
+    given_back: int = 0
+    unknown: int = 0  # sent, no answer
+    lost: int = 0  # outcomes refused: another owner holds the row
+    unrecorded: int = 0  # outcomes that could not be written before their lease ended; the events go out again
+    came_due: int = 0
+    outages: int = 0
+    database_errors: int = 0
+    renewed: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """A copy, by name."""
+        return asdict(self)
