@@ -1,0 +1,3 @@
+"""Plugins that all tests share."""
+
+pytest_plugins = ["tests.services_fixtures"]
