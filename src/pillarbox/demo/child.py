@@ -1,0 +1,70 @@
+"""The demo's processes: ``python -m pillarbox.demo.child shop|relay|stock``. Everything they need is in the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from ..consume.registry import open_source
+from ..event.destination import Destination
+from ..publish.registry import open_publisher
+from ..store.engines import user_engine
+from .shop import CardDeclined, failing_orders, placing
+from .stock import naive_loop, stock_consumer
+from .strikes import obey
+
+TASK_VARIABLE = "PILLARBOX_DEMO_TASK"
+
+
+def shop(task: dict[str, Any]) -> None:
+    """Place the orders from where the last run of this process was killed."""
+    engine = user_engine(task["shop_url"])
+    publisher = None
+    if task["way"] != "outbox":
+        publisher = open_publisher(task["broker_url"], deadline=10.0)
+        publisher.open()
+    place = placing(task["way"], engine, Destination(*task["destination"]), publisher, _failing(task))
+    progress = Path(task["progress"])
+    start = int(progress.read_text() or "0") + 1 if progress.exists() else 1
+    for number in range(start, task["orders"] + 1):
+        progress.write_text(str(number))
+        try:
+            place(number)
+        except CardDeclined:
+            continue
+    if publisher is not None:
+        publisher.close()
+
+
+def _failing(task: dict[str, Any]) -> frozenset[int]:
+    return failing_orders(task["orders"], task["failing"], task["seed"])
+
+
+def relay(task: dict[str, Any]) -> None:
+    """The real command, as a user runs it; its settings come from the environment."""
+    from ..cli import main
+
+    sys.argv = ["pillarbox", "relay"]
+    main()
+
+
+def stock(task: dict[str, Any]) -> None:
+    """With the inbox for the outbox way, naively otherwise."""
+    engine: Engine = user_engine(task["stock_url"])
+    if task["way"] == "outbox":
+        stock_consumer(engine, task["broker_url"], task["source"]).run()
+    else:
+        naive_loop(engine, open_source(task["broker_url"], consumer="stock", sources=[task["source"]]))
+
+
+ROLES: dict[str, Callable[[dict[str, Any]], None]] = {"shop": shop, "relay": relay, "stock": stock}
+
+if __name__ == "__main__":
+    obey()
+    ROLES[sys.argv[1]](json.loads(os.environ[TASK_VARIABLE]))

@@ -1,0 +1,183 @@
+"""Databases and broker destinations that the demo makes for itself, reads back, and removes again.
+
+On a real server every name begins with ``pillarbox_demo_`` and carries a random part; nothing else is touched.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, make_url, text
+from sqlalchemy.engine import URL
+
+from ..errors import BadUrl, BrokerUnavailable
+from ..event.destination import Destination, Exchange, Topic
+from .options import DemoOptions
+
+PREFIX = "pillarbox_demo_"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where one way of the demo lives. ``source`` is what the stock service reads: a topic or a queue."""
+
+    folder: Path
+    shop_url: str
+    stock_url: str
+    broker_url: str
+    destination: Destination
+    source: str
+    published_ids: Callable[[], list[str]]
+
+
+@contextmanager
+def new_world(options: DemoOptions) -> Iterator[World]:
+    """Make the databases and the destination; remove them at the end, also after an error."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    name = PREFIX + secrets.token_hex(4)
+    try:
+        with _databases(options.database, name, folder) as (shop, stock), _broker(options.broker, name, folder) as broker:
+            yield World(folder, shop, stock, *broker)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# Databases --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _databases(given: str | None, name: str, folder: Path) -> Iterator[tuple[str, str]]:
+    if given is None:
+        yield f"sqlite:///{(folder / 'shop.db').as_posix()}", f"sqlite:///{(folder / 'stock.db').as_posix()}"
+        return
+    url = make_url(given)
+    if url.get_backend_name() == "sqlite":
+        raise BadUrl("The demo makes its own SQLite files.", fix="Leave --database out, or name a server.")
+    with _own_database(url, f"{name}_shop") as shop, _own_database(url, f"{name}_stock") as stock:
+        yield shop, stock
+
+
+@contextmanager
+def _own_database(url: URL, name: str) -> Iterator[str]:
+    quote = '"' if url.get_backend_name() == "postgresql" else "`"
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
+    try:
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {quote}{name}{quote}"))
+        try:
+            yield url.set(database=name).render_as_string(hide_password=False)
+        finally:
+            force = " WITH (FORCE)" if url.get_backend_name() == "postgresql" else ""
+            with engine.connect() as connection:
+                connection.execute(text(f"DROP DATABASE {quote}{name}{quote}{force}"))
+    finally:
+        engine.dispose()
+
+
+# Brokers ----------------------------------------------------------------------------------------------------------
+
+Broker = tuple[str, Destination, str, Callable[[], list[str]]]
+
+
+@contextmanager
+def _broker(given: str | None, name: str, folder: Path) -> Iterator[Broker]:
+    if given is None or given.startswith("embedded:"):
+        yield _embedded(name, folder)
+    elif given.startswith("kafka:"):
+        with _kafka(given, name) as made:
+            yield made
+    elif given.startswith(("amqp:", "amqps:")):
+        with _rabbitmq(given, name) as made:
+            yield made
+    else:
+        raise BadUrl(f"The demo knows embedded, kafka:// and amqp:// brokers, got {given.split(':')[0]!r}.")
+
+
+def _embedded(name: str, folder: Path) -> Broker:
+    from ..embedded import EmbeddedLog
+
+    path = folder / "log.db"
+
+    def read() -> list[str]:
+        with EmbeddedLog(path) as log:
+            return [dict(record.headers)["id"] for record in log.records(name)]
+
+    return f"embedded:///{path.as_posix().lstrip('/')}", Topic(name), name, read
+
+
+@contextmanager
+def _kafka(url: str, name: str) -> Iterator[Broker]:
+    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    bootstrap = url.removeprefix("kafka://").split("?")[0].rstrip("/")
+    admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 6000})
+    replicas = min(3, len(admin.list_topics(timeout=10).brokers))
+    admin.create_topics([NewTopic(name, 4, replicas)], operation_timeout=10)[name].result(15)
+
+    def read() -> list[str]:
+        reader = Consumer({"bootstrap.servers": bootstrap, "group.id": name, "enable.auto.commit": False})
+        try:
+            partitions = reader.list_topics(name, timeout=10).topics[name].partitions
+            ends = {p: reader.get_watermark_offsets(TopicPartition(name, p), timeout=10)[1] for p in partitions}
+            reader.assign([TopicPartition(name, p, 0) for p in partitions])
+            found: list[str] = []
+            while len(found) < sum(ends.values()):
+                batch = reader.consume(500, timeout=10)
+                if not batch:
+                    raise BrokerUnavailable(f"The topic {name} stopped answering while it was read back.")
+                found.extend(dict(m.headers())["id"].decode() for m in batch if not m.error())
+            return found
+        finally:
+            reader.close()
+
+    try:
+        yield url, Topic(name), name, read
+    finally:
+        dead = [t for t in admin.list_topics(timeout=10).topics if t.startswith(name)]
+        for future in admin.delete_topics(dead, operation_timeout=10).values():
+            future.result(15)
+
+
+@contextmanager
+def _rabbitmq(url: str, name: str) -> Iterator[Broker]:
+    import pika
+
+    queue, audit = f"{name}.stock", f"{name}.audit"
+
+    def channel() -> Any:
+        return pika.BlockingConnection(pika.URLParameters(url)).channel()
+
+    made = channel()
+    made.exchange_declare(name, "topic", durable=True)
+    for each in (queue, audit):
+        made.queue_declare(each, durable=True, arguments={"x-queue-type": "quorum"})
+        made.queue_bind(each, name, "#")
+    made.connection.close()
+
+    def read() -> list[str]:
+        reading = channel()
+        found = []
+        while True:
+            method, properties, _ = reading.basic_get(audit, auto_ack=False)
+            if method is None:
+                break
+            found.append(properties.message_id)
+        reading.connection.close()  # nothing was acknowledged: the audit queue keeps everything for the next look
+        return found
+
+    try:
+        yield url, Exchange(name, "demo.order-placed"), queue, read
+    finally:
+        removing = channel()
+        removing.exchange_delete(name)
+        for each in (queue, audit, f"{queue}.stock.dead"):
+            removing.queue_delete(each)
+        removing.connection.close()

@@ -1,0 +1,190 @@
+"""One run of the demo: each way in its own world, with real processes that are killed while they work."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import DBAPIError
+
+from ..errors import PillarboxError
+from ..store.engines import user_engine
+from ..store.inspect import overview
+from ..store.install import install
+from .child import TASK_VARIABLE
+from .ledger import Books, balance
+from .options import DemoOptions, Way
+from .places import World, new_world
+from .shop import Order, ShopTables
+from .stock import Movement, StockTables
+from .strikes import COUNT_VARIABLE, Child, Strike
+
+LEASE = 3.0
+"""Seconds: short, so that a killed relay's events return while one watches."""
+
+DEADLINE = 120.0
+"""Seconds for one way; a slower run has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What the live view shows."""
+
+    way: Way
+    orders: int
+    waiting: int | None
+    sent: int | None
+    applied: int
+    kills: dict[str, int]
+
+
+class DemoFailed(PillarboxError):
+    """The demo's own processes did not do their work in time."""
+
+    code = "PB-060"
+    fix = "Look at the log that the message quotes; with a slow machine, run it with fewer --orders."
+
+
+def run_way(way: Way, options: DemoOptions, show: Callable[[Glance], None]) -> tuple[Books, dict[str, int]]:
+    """Run one way to its end and balance its books; returns them and how often each process was killed."""
+    with new_world(options) as world, _engines(world) as (shop, stock):
+        ShopTables.metadata.create_all(shop)
+        StockTables.metadata.create_all(stock)
+        if way == "outbox":
+            install(shop, parts=("outbox",))
+            install(stock, parts=("inbox",))
+        children = _children(way, options, world)
+        try:
+            _drive(way, world, shop, stock, children, show)
+        finally:
+            for child in children.values():
+                child.stop()
+        books = _books(way, options, world, shop, stock)
+        return books, {role: child.kills for role, child in children.items()}
+
+
+@contextmanager
+def _engines(world: World) -> Iterator[tuple[Engine, Engine]]:
+    shop, stock = user_engine(world.shop_url), user_engine(world.stock_url)
+    try:
+        yield shop, stock
+    finally:
+        shop.dispose()
+        stock.dispose()
+
+
+def _children(way: Way, options: DemoOptions, world: World) -> dict[str, Child]:
+    task = {
+        "way": way,
+        "orders": options.orders,
+        "failing": options.failing,
+        "seed": options.seed,
+        "progress": str(world.folder / "progress"),
+        "shop_url": world.shop_url,
+        "stock_url": world.stock_url,
+        "broker_url": world.broker_url,
+        "destination": list(world.destination),
+        "source": world.source,
+    }
+    environment = {
+        TASK_VARIABLE: json.dumps(task),
+        COUNT_VARIABLE: str(world.folder / "deliveries"),
+        "PILLARBOX_DATABASE": world.shop_url,
+        "PILLARBOX_BROKER": world.broker_url,
+        "PILLARBOX_RELAY__LEASE": str(LEASE),
+        "PILLARBOX_RELAY__BROKER_DEADLINE": "1.4",
+        "PILLARBOX_RELAY__BATCH": "25",
+    }
+    strikes = _strikes(way, options)
+    log = world.folder / "log"
+    return {role: Child(role, environment, strikes[role], log) for role in strikes}
+
+
+def _strikes(way: Way, options: DemoOptions) -> dict[str, list[Strike]]:
+    """Which fault points are hit, each early enough that the work goes on afterwards."""
+    chance = random.Random(options.seed)
+    gap = max(2, options.orders // (options.kills + 2) if options.kills else 0)
+
+    def at(*points: str, unit: int = 1) -> list[Strike]:
+        most = max(1, gap // unit)
+        return [Strike(points[n % len(points)], chance.randint(max(1, most // 2), most)) for n in range(options.kills)]
+
+    if way == "outbox":
+        return {
+            "shop": at("shop.before-commit", "shop.after-commit"),
+            "relay": at("relay.after-confirm", "relay.after-claim", unit=50),
+            "stock": at("consumer.after-commit"),
+        }
+    point = "shop.before-commit" if way == "inside" else "shop.after-commit"
+    return {"shop": at(point), "stock": at("consumer.after-commit")}
+
+
+def _drive(
+    way: Way, world: World, shop: Engine, stock: Engine, children: dict[str, Child], show: Callable[[Glance], None]
+) -> None:
+    for child in children.values():
+        child.start()
+    end = time.monotonic() + DEADLINE
+    quiet_since, before = time.monotonic(), None
+    while True:
+        for child in children.values():
+            child.strike_if_stalled()
+            _check_alive(child, world)
+        glance = _look(way, shop, stock, children)
+        show(glance)
+        if glance != before:
+            quiet_since, before = time.monotonic(), glance
+        if children["shop"].finished == 0 and _at_rest(glance, time.monotonic() - quiet_since):
+            return
+        if time.monotonic() > end:
+            raise DemoFailed(f"The {way} way did not finish in {DEADLINE:.0f} s: {glance}. Log: {_tail(world.folder / 'log')}")
+        time.sleep(0.05)
+
+
+def _at_rest(glance: Glance, quiet: float) -> bool:
+    """The outbox says itself when it is empty. The naive ways know nothing: wait until nothing moves."""
+    if glance.waiting is None:
+        return quiet > 2.0
+    return glance.waiting == 0 and (glance.applied >= glance.orders or quiet > 15.0) and quiet > 0.5
+
+
+def _check_alive(child: Child, world: World) -> None:
+    status = child.finished
+    if status is not None and not (child.role == "shop" and status == 0):
+        raise DemoFailed(f"The {child.role} process ended with status {status}. Log: {_tail(world.folder / 'log')}")
+
+
+def _look(way: Way, shop: Engine, stock: Engine, children: dict[str, Child]) -> Glance:
+    waiting = sent = None
+    try:
+        with shop.connect() as connection:
+            orders = connection.scalar(select(func.count()).select_from(Order)) or 0
+            if way == "outbox":
+                counts = overview(connection).counts
+                sent = counts.get("SENT", 0)
+                waiting = sum(counts.values()) - sent - counts.get("DEAD", 0)
+        with stock.connect() as connection:
+            applied = connection.scalar(select(func.count(Movement.event_id.distinct()))) or 0
+    except DBAPIError as error:
+        raise DemoFailed(f"The demo's own database stopped answering: {error.orig!r}.") from error
+    return Glance(way, orders, waiting, sent, applied, {role: child.kills for role, child in children.items()})
+
+
+def _books(way: Way, options: DemoOptions, world: World, shop: Engine, stock: Engine) -> Books:
+    with shop.connect() as connection:
+        orders = list(connection.scalars(select(Order.event_id)))
+        events = sum(overview(connection).counts.values()) if way == "outbox" else 0
+    with stock.connect() as connection:
+        applied = list(connection.scalars(select(Movement.event_id)))
+    deliveries = (world.folder / "deliveries").stat().st_size
+    return balance(orders, events, world.published_ids(), applied, deliveries)
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-2000:] if log.exists() else "(empty)"
