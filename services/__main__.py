@@ -70,13 +70,9 @@ def _up(names: list[str]) -> int:
     begin = time.monotonic()
     outcomes = control.up(names)
     for one in outcomes:
-        times = (
-            f"fetched {one.fetched_s:5.1f} s, ready {one.ready_s:5.1f} s" if not one.problem else one.problem
-        )
+        times = f"fetched {one.fetched_s:5.1f} s, ready {one.ready_s:5.1f} s" if not one.problem else one.problem
         print(f"{one.name:<11} {one.state:<8} {times}")
-    print(
-        f"{time.monotonic() - begin:.1f} s in all, {sum(control.memory().values()) / MIB:.0f} MiB in memory"
-    )
+    print(f"{time.monotonic() - begin:.1f} s in all, {sum(control.memory().values()) / MIB:.0f} MiB in memory")
     return _status_of(outcomes)
 
 
@@ -116,9 +112,7 @@ def _what_was_skipped(outcomes: list[Outcome]) -> str:
         return "skipped for lack of a server: nothing" if outcomes else "no server was started"
     names = ", ".join(one.name for one in absent)
     packages = {word for one in absent if one.state == "missing" for word in one.problem.split()[3:]}
-    hint = (
-        f"; as root: apt-get install --no-install-recommends {' '.join(sorted(packages))}" if packages else ""
-    )
+    hint = f"; as root: apt-get install --no-install-recommends {' '.join(sorted(packages))}" if packages else ""
     return f"skipped for lack of a server: all that needs {names}{hint}"
 
 

@@ -62,9 +62,9 @@ def install(names: list[str], place: Place) -> None:
 
 
 def unpack_suite(place: Place, suite: str, package: str) -> Path:
-    """A folder with `package` of a Debian suite and all it depends on, unpacked, nothing configured: no root, no chroot.
+    """A folder with `package` of a Debian suite and all it depends on: unpacked, not configured, no root, no chroot.
 
-    It is made once and kept in the cache; a suite that moves (sid) stays at what was fetched until the cache is emptied.
+    It is made once and kept in the cache; a suite that moves (sid) stays as it was fetched until the cache is emptied.
     """
     folder = place.cache / f"{suite}-{package}"
     with locked(place.cache / f"{folder.name}.lock"):

@@ -112,9 +112,7 @@ class Kafka:
     def _spawn(self, node: int) -> None:
         process = self.parts()[_part(node)]
         if process.pid() is None:
-            process.spawn(
-                self._java(node, "kafka.Kafka", str(self._properties(node))), user=user_for("nobody")
-            )
+            process.spawn(self._java(node, "kafka.Kafka", str(self._properties(node))), user=user_for("nobody"))
 
     def _java(self, node: int, main: str, *arguments: str) -> list[str]:
         log = [

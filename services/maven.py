@@ -33,7 +33,15 @@ def jars(place: Place, name: str, *coordinates: str, transitive: bool = True) ->
             pom = new / "pom.xml"
             dependencies = "\n".join(DEPENDENCY.format(*one.split(":")) for one in coordinates)
             pom.write_text(POM.format(name=name, dependencies=dependencies))
-            command = ["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DincludeScope=runtime"]
+            command: list[str | Path] = [
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                pom,
+                "dependency:copy-dependencies",
+                "-DincludeScope=runtime",
+            ]
             command += [f"-DoutputDirectory={new}", f"-DexcludeTransitive={str(not transitive).lower()}"]
             run(command, place.path("log") / f"maven-{name}.log", seconds=900)
             new.rename(folder)

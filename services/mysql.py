@@ -1,7 +1,7 @@
 """MySQL and MariaDB, current and old, side by side.
 
-The user is `pillarbox`, password `pillarbox`, with all rights. Storage stays as durable as the server's defaults make it,
-and so do the transaction defaults: REPEATABLE READ. The binary log is on, in rows, as where a relay may read it.
+The user is `pillarbox`, password `pillarbox`, with all rights. Durability and isolation (REPEATABLE READ) are the
+server's own defaults. The binary log is on, in rows, as it is where replicas or change capture read it.
 """
 
 import shutil
@@ -87,6 +87,8 @@ class MySQL:
             first_sql = self.place.path("run") / f"{self.name}.sql"
             first_sql.write_text(FIRST_SQL)
             sockets = self.place.path("sock", owner=owner)
+            # After a SIGKILL the lock beside the socket names a pid that is still a zombie, or somebody else's by now.
+            (sockets / f"{self.name}.sock.lock").unlink(missing_ok=True)
             self.process.spawn(
                 [
                     *common,

@@ -1,9 +1,8 @@
 """The C driver MySQLdb (mysqlclient), which has no Linux wheel: Debian's build, for Debian 12's CPython 3.11.
 
-No server, only files. `PILLARBOX_TEST_MYSQLDB_PATH` is a folder to put on `sys.path`. Before the import, the process has
-to load `libmariadb.so.3` from the same folder (`ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)`), or to have been started
-with that folder in LD_LIBRARY_PATH; and for the caching_sha2_password of MySQL 8 and later, MARIADB_PLUGIN_DIR has to
-name the folder's `plugin`.
+No server, only files. `PILLARBOX_TEST_MYSQLDB_PATH` is a folder to put on `sys.path`. Before the import, the process
+has to load `libmariadb.so.3` from it (`ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)`), or to have been started with it in
+LD_LIBRARY_PATH. For the caching_sha2_password of MySQL 8 and later, MARIADB_PLUGIN_DIR has to name its `plugin`.
 """
 
 import shutil

@@ -49,8 +49,18 @@ class Postgres:
         if not self.running():
             owner = user_for("postgres")  # initdb and postgres refuse to be root
             data = self._make_data(owner)
+            # After a SIGKILL it names a pid that is still a zombie, or somebody else's by now. Nothing of ours runs
+            # here: `kill` has waited for the children too.
+            (data / "postmaster.pid").unlink(missing_ok=True)
             options = [f"--{name}={value}" for name, value in OPTIONS.items()]
-            command = [BINARIES / "postgres", "-D", data, "-p", str(self.place.port(PORT_OFFSET)), *options]
+            command: list[str | Path] = [
+                BINARIES / "postgres",
+                "-D",
+                data,
+                "-p",
+                str(self.place.port(PORT_OFFSET)),
+                *options,
+            ]
             self.process.spawn(command, user=owner)
         self.process.wait(self._answers, seconds=60)
         self._make_database()

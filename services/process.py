@@ -111,9 +111,7 @@ class Process:
 
     def wait(self, ready: Callable[[], bool], seconds: float) -> None:
         """Waits until `ready()`; raises ServiceError with the end of the log when the process dies or time is up."""
-        wait_until(
-            ready, seconds, f"{self.name} to be ready", still=lambda: self.pid() is not None, log=self.log
-        )
+        wait_until(ready, seconds, f"{self.name} to be ready", still=lambda: self.pid() is not None, log=self.log)
 
     def memory(self) -> int:
         """Bytes in memory, children included, shared pages shared out among those that map them (PSS)."""

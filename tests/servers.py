@@ -1,6 +1,7 @@
 """Which real servers there are, their versions, and a fresh database, virtual host or topic on them.
 
-The addresses come from the environment or from `.services/env`, which `python -m services up` writes; the environment wins.
+The addresses come from the environment or from `.services/env`, which `python -m services up`
+writes; the environment wins.
 """
 
 import base64
@@ -80,7 +81,7 @@ def fresh_database(server_url: str) -> Iterator[str]:
 
 @contextmanager
 def fresh_virtual_host(url: str, management: str | None) -> Iterator[str]:
-    """The URL of a new virtual host, so of new exchanges and queues. Without a management URL, the one that was given."""
+    """The URL of a new virtual host, so with no queue of another test; without a management URL, the shared one."""
     if management is None:
         yield url
         return

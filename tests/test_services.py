@@ -5,10 +5,11 @@ import pymysql
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from sqlalchemy import create_engine, make_url, text
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 import services
 from tests.servers import DATABASES, fresh_database, look_for, read_settings
+from tests.services_fixtures import MakeTopic
 
 SKIP_LOCKED = "SELECT id FROM event ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"
 HAS_SKIP_LOCKED = {"postgres": True, "mysql": True, "mysql57": False, "mariadb": True, "mariadb102": False}
@@ -59,7 +60,7 @@ def test_only_the_newer_servers_skip_locked_rows(database_name: str, database_ur
 def test_mysql_servers_keep_their_default_isolation_and_durability(database_url: str) -> None:
     engine = create_engine(database_url)
     with engine.connect() as connection:
-        variables = dict(connection.execute(text("SHOW VARIABLES")).tuples().all())
+        variables = {row.Variable_name: row.Value for row in connection.execute(text("SHOW VARIABLES"))}
     engine.dispose()
     isolation = variables.get("transaction_isolation", variables.get("tx_isolation"))
     assert isolation == "REPEATABLE-READ"
@@ -67,18 +68,19 @@ def test_mysql_servers_keep_their_default_isolation_and_durability(database_url:
     assert variables["binlog_format"] == "ROW"
 
 
+@pytest.mark.parametrize("database_name", DATABASES, indirect=True)
 def test_a_database_belongs_to_one_test_and_goes_with_it(database_name: str) -> None:
-    if database_name == "sqlite":
-        pytest.skip("a file in the test's own folder")
     found = look_for(database_name, read_settings())
     if found.problem:
         pytest.skip(found.problem)
     with fresh_database(found.url) as one, fresh_database(found.url) as other:
         assert make_url(one).database != make_url(other).database
-        held = create_engine(one).connect()  # a connection that a careless test forgot
-        held.execute(text("CREATE TABLE event (id INTEGER PRIMARY KEY)"))
-    with pytest.raises(Exception, match="(?i)unknown database|does not exist"):
-        create_engine(one).connect()
+        own = create_engine(one)
+        forgotten = own.connect()  # in a transaction, as a careless test leaves it
+        forgotten.execute(text("SELECT 1"))
+    forgotten.invalidate()
+    with pytest.raises(DBAPIError, match=r"(?i)unknown database|does not exist"):
+        own.connect()
 
 
 def test_a_virtual_host_belongs_to_one_test(rabbitmq_url: str) -> None:
@@ -88,7 +90,7 @@ def test_a_virtual_host_belongs_to_one_test(rabbitmq_url: str) -> None:
     assert make_url(rabbitmq_url).database not in ("", "/", None)
 
 
-def test_a_topic_has_three_replicas_and_room_for_4_mib(kafka_admin: AdminClient, make_topic) -> None:
+def test_a_topic_has_three_replicas_and_room_for_4_mib(kafka_admin: AdminClient, make_topic: MakeTopic) -> None:
     topic = make_topic(4, retention_ms="60000")
     partitions = kafka_admin.list_topics(topic, timeout=10).topics[topic].partitions
     assert {len(partition.replicas) for partition in partitions.values()} == {3}
