@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,15 +51,24 @@ class DemoFailed(PillarboxError):
     fix = "Look at the log that the message quotes; with a slow machine, run it with fewer --orders."
 
 
-def run_way(way: Way, options: DemoOptions, show: Callable[[Glance], None]) -> tuple[Books, dict[str, int]]:
-    """Run one way to its end and balance its books; returns them and how often each process was killed."""
+Plan = Mapping[str, list[Strike]]
+"""For each role, where its runs are killed, one after the other."""
+
+
+def run_way(
+    way: Way, options: DemoOptions, show: Callable[[Glance], None], strikes: Plan | None = None
+) -> tuple[Books, dict[str, int]]:
+    """Run one way to its end and balance its books; returns them and how often each process was killed.
+
+    ``strikes`` default to ``options.kills`` for each role, at the points where this way is most delicate.
+    """
     with new_world(options) as world, _engines(world) as (shop, stock):
         ShopTables.metadata.create_all(shop)
         StockTables.metadata.create_all(stock)
         if way == "outbox":
             install(shop, parts=("outbox",))
             install(stock, parts=("inbox",))
-        children = _children(way, options, world)
+        children = _children(way, options, world, strikes or _strikes(way, options))
         try:
             _drive(way, world, shop, stock, children, show)
         finally:
@@ -79,7 +88,7 @@ def _engines(world: World) -> Iterator[tuple[Engine, Engine]]:
         stock.dispose()
 
 
-def _children(way: Way, options: DemoOptions, world: World) -> dict[str, Child]:
+def _children(way: Way, options: DemoOptions, world: World, strikes: Plan) -> dict[str, Child]:
     task = {
         "way": way,
         "orders": options.orders,
@@ -101,12 +110,11 @@ def _children(way: Way, options: DemoOptions, world: World) -> dict[str, Child]:
         "PILLARBOX_RELAY__BROKER_DEADLINE": "1.4",
         "PILLARBOX_RELAY__BATCH": "25",
     }
-    strikes = _strikes(way, options)
     log = world.folder / "log"
     return {role: Child(role, environment, strikes[role], log) for role in strikes}
 
 
-def _strikes(way: Way, options: DemoOptions) -> dict[str, list[Strike]]:
+def _strikes(way: Way, options: DemoOptions) -> Plan:
     """Which fault points are hit, each early enough that the work goes on afterwards."""
     chance = random.Random(options.seed)
     gap = max(2, options.orders // (options.kills + 2) if options.kills else 0)
