@@ -37,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         ("cont", "SIGCONT"),
     ]:
         commands.add_parser(name, help=f"one process, such as kafka2: {text}").add_argument("part")
+    commands.add_parser("running", help="the names of the servers that run, one a line")
     runner = commands.add_parser("run", help="up, then a command, then stop what was started for it")
     runner.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
     chosen = parser.parse_args(arguments)
@@ -57,6 +58,8 @@ def _carry_out(chosen: argparse.Namespace) -> int:
             _print_status()
         case "env":
             print("".join(f"{name}={url}\n" for name, url in control.urls().items()), end="")
+        case "running":
+            print("".join(f"{name}\n" for name in control.running()), end="")
         case "wipe":
             _wipe()
         case "run":
@@ -86,7 +89,6 @@ def _run(argv: list[str]) -> int:
 
     The last line says which servers were not there, and what root has to say to get them.
     """
-    argv = argv[1:] if argv[:1] == ["--"] else argv
     signal.signal(signal.SIGTERM, _interrupted)
     before = set(control.running())
     outcomes: list[Outcome] = []
@@ -97,13 +99,22 @@ def _run(argv: list[str]) -> int:
             print(f"{one.name} is {one.state}: {one.problem}", file=sys.stderr)
         if absent and os.environ.get("PILLARBOX_REQUIRE_SERVICES") == "1":
             return _status_of(outcomes)
-        return subprocess.run(argv, check=False).returncode
+        return _call(argv[1:] if argv[:1] == ["--"] else argv)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     finally:
         if started := [name for name in control.running() if name not in before]:
             control.down(started)
         print(_what_was_skipped(outcomes))
+
+
+def _call(argv: list[str]) -> int:
+    """Runs a command and waits for its own clean end also when we are told to stop."""
+    child = subprocess.Popen(argv)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells the child as well
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: child.send_signal(signal.SIGINT))
+    status = child.wait()
+    return status if status >= 0 else 128 - status
 
 
 def _what_was_skipped(outcomes: list[Outcome]) -> str:

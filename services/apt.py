@@ -51,8 +51,6 @@ def install_line(names: Iterable[str]) -> str:
 
 def install(names: list[str], place: Place) -> None:
     """Installs packages as root, without starting the servers that are in them."""
-    if not names:
-        return
     log = place.path("log") / "apt.log"
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -36,8 +37,9 @@ def up(names: Collection[str] = ()) -> list[Outcome]:
     with place.locked():
         ours = [server for server in wanted if not _given(server)]
         outcomes = [Outcome(server.name, "given by the environment") for server in wanted if _given(server)]
-        if os.geteuid() == 0:
-            apt.install(apt.missing(package for server in ours for package in server.needs), place)
+        lacking = apt.missing(package for server in ours for package in server.needs)
+        if lacking and os.geteuid() == 0:
+            _install(lacking, place)
         with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
             outcomes += pool.map(_bring_up, ours)
         _write_env(place)
@@ -101,6 +103,14 @@ def memory() -> dict[str, int]:
     """Bytes in memory of each process that runs, its children included."""
     parts = [part for server in servers(Place.of_checkout()) for part in server.parts().values()]
     return {part.name: part.memory() for part in parts if part.pid() is not None}
+
+
+def _install(packages: list[str], place: Place) -> None:
+    """Without these packages some servers are `missing`; the others come up all the same."""
+    try:
+        apt.install(packages, place)
+    except ServiceError as error:
+        print(error, file=sys.stderr)
 
 
 def _bring_up(server: Server) -> Outcome:
