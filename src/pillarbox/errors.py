@@ -224,6 +224,13 @@ class DeadlineTooLong(PillarboxError):
     fix = "Keep broker_deadline below lease / 2 (defaults: 20 s and 60 s)."
 
 
+class DatabaseBusy(DatabaseUnavailable):
+    """The database refused a transaction again and again with deadlocks or lock time-outs."""
+
+    code = "PB-031"
+    fix = "Look for a transaction that holds locks on the outbox tables (a long purge, an open session, DDL); nothing was lost."
+
+
 class BadHandler(PillarboxError):
     """A handler's parameters cannot be resolved."""
 
