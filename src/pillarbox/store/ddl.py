@@ -1,0 +1,74 @@
+"""The DDL as text, and what users' own migrations need to know about our tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from ..errors import BadUrl
+from . import view
+from .schema import INBOX_VERSION_TABLE, VERSION_TABLE, inbox_metadata, outbox_metadata
+
+Part = Literal["outbox", "inbox"]
+PARTS: Final[tuple[Part, ...]] = ("outbox", "inbox")
+DIALECTS: Final = ("mysql", "mariadb", "postgresql", "sqlite")
+
+VERSION_TABLES: Final[Mapping[Part, str]] = {"outbox": VERSION_TABLE, "inbox": INBOX_VERSION_TABLE}
+OUR_TABLES: Final = frozenset({*outbox_metadata.tables, *inbox_metadata.tables, *VERSION_TABLES.values()})
+
+
+def ddl(dialect_name: str, parts: Sequence[Part] = PARTS) -> str:
+    """All statements that an empty database needs, ready to be run by a client such as ``psql`` or ``mysql``.
+
+    ``dialect_name``: mysql, mariadb, postgresql or sqlite. The text comes from the same migrations as ``install``, and
+    includes the version table, so that a later ``install`` knows where it stands.
+    """
+    if dialect_name not in DIALECTS:
+        raise BadUrl(f"Pillarbox has no tables for {dialect_name!r}, only for {', '.join(DIALECTS)}.")
+    return "\n".join(_ddl_of(part, dialect_name) for part in parts)
+
+
+def _ddl_of(part: Part, dialect_name: str) -> str:
+    text = StringIO()
+    context = migration(part, dialect_name=dialect_name, as_sql=True, output_buffer=text)
+    with context.begin_transaction():
+        context.run_migrations(op=Operations(context))
+        if part == "outbox":
+            context.impl.static_output(f"{view.DROP};\n\n{view.create(dialect_name)};\n")
+    return f"-- Pillarbox: the {part} for {dialect_name}\n\n{text.getvalue().strip()}\n"
+
+
+def migration(
+    part: Part, *, connection: Any = None, dialect_name: str | None = None, **options: Any
+) -> MigrationContext:
+    """Alembic's context for one part's history, without an env.py and without its process-wide ``op``."""
+    directory = scripts(part)
+    options["version_table"] = VERSION_TABLES[part]
+    options["fn"] = lambda revision, _context: directory._upgrade_revs("head", revision)
+    return MigrationContext.configure(connection=connection, dialect_name=dialect_name, opts=options)
+
+
+def scripts(part: Part) -> ScriptDirectory:
+    """The packaged migration scripts of one part."""
+    folder = str(Path(__file__).parent / "migrations" / part)
+    return ScriptDirectory(folder, version_locations=[folder])
+
+
+def include_object(item: Any, name: str | None, kind: str, reflected: bool, compare_to: Any) -> bool:
+    """For your own Alembic ``env.py``: leaves Pillarbox's tables out of autogenerate.
+
+    >>> include_object(None, "outbox_event", "table", True, None)
+    False
+    >>> include_object(None, "orders", "table", True, None)
+    True
+
+    Pass it to ``context.configure(..., include_object=pillarbox.include_object)``, or call it from your own.
+    """
+    table = name if kind == "table" else getattr(getattr(item, "table", None), "name", None)
+    return table not in OUR_TABLES

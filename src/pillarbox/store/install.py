@@ -1,0 +1,135 @@
+"""Creating and migrating the tables, one process at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from ..errors import InitBusy, SchemaMismatch
+from . import view
+from .ddl import PARTS, Part, ddl, include_object, migration, scripts
+
+__all__ = ["PARTS", "Part", "ddl", "include_object", "install"]
+
+_LOCK: Final = 0x70696C6C617262  # "pillarb": the advisory lock's number, the same for every process of one database
+
+
+def install(engine: Engine, parts: Sequence[Part] = PARTS, *, deadline: float = 30.0) -> list[str]:
+    """Create the tables of ``parts``, or migrate them to this release; says what it did, one sentence each.
+
+    Can be run at any time, also while writers and relays work. Of two at once the second waits up to ``deadline``
+    seconds. Raises InitBusy (PB-009), and SchemaMismatch (PB-007) for tables of a newer release.
+    """
+    with engine.connect() as connection, _alone(connection, deadline):
+        return [_install(connection, part) for part in parts]
+
+
+def _install(connection: Connection, part: Part) -> str:
+    context = migration(part, connection=connection, transactional_ddl=False)
+    before, head = context.get_current_revision(), scripts(part).get_current_head()
+    _check_known(scripts(part), before, part)
+    if before == head:
+        return f"The {part} is up to date (revision {head})."
+    if part == "outbox":  # PostgreSQL refuses to change columns that a view shows
+        connection.execute(text(view.DROP))
+    context.run_migrations(op=Operations(context))
+    if part == "outbox":
+        connection.exec_driver_sql(view.create(connection.dialect.name))
+    return (
+        f"Created the {part} (revision {head})." if before is None else f"Migrated the {part} from {before} to {head}."
+    )
+
+
+def _check_known(directory: ScriptDirectory, revision: str | None, part: Part) -> None:
+    try:
+        if revision is not None:
+            directory.get_revision(revision)
+    except CommandError as error:
+        raise SchemaMismatch(
+            f"The {part} in this database has revision {revision!r}, which this release does not know: a newer one made it.",
+            fix="Run init with the newest release in use.",
+        ) from error
+
+
+# One at a time ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _alone(connection: Connection, deadline: float) -> Iterator[None]:
+    """Hold this database's install lock; commit at the end."""
+    with _LOCKS[connection.dialect.name](connection, deadline):
+        yield
+
+
+@contextmanager
+def _alone_on_postgresql(connection: Connection, deadline: float) -> Iterator[None]:
+    # READ COMMITTED: what the one before us created must be seen after the wait, not the snapshot from before it.
+    connection.execution_options(isolation_level="READ COMMITTED")
+    with connection.begin():
+        connection.execute(text(f"SET LOCAL lock_timeout = {int(deadline * 1000)}"))
+        try:
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != "55P03" and getattr(error.orig, "pgcode", None) != "55P03":
+                raise
+            raise _busy(deadline) from error
+        yield
+
+
+@contextmanager
+def _alone_on_mysql(connection: Connection, deadline: float) -> Iterator[None]:
+    # The lock belongs to the session: DDL commits implicitly and would end any lock of the transaction. Names are
+    # server-wide and at most 64 characters, hence a hash of the database name (MySQL 9.7 has no MD5).
+    connection.execution_options(isolation_level="READ COMMITTED")
+    name = "CONCAT('pillarbox.', LEFT(SHA2(DATABASE(), 256), 40))"
+    with connection.begin():
+        if (
+            connection.execute(
+                text(f"SELECT GET_LOCK({name}, :seconds)"), {"seconds": max(1, round(deadline))}
+            ).scalar()
+            != 1
+        ):
+            raise _busy(deadline)
+        try:
+            yield
+        finally:
+            connection.execute(text(f"SELECT RELEASE_LOCK({name})"))
+
+
+@contextmanager
+def _alone_on_sqlite(connection: Connection, deadline: float) -> Iterator[None]:
+    # The write lock from the start. The driver may have begun by itself, or the engine's own listener may have.
+    with connection.begin():
+        waited = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(deadline * 1000)}")
+        if getattr(connection.connection.dbapi_connection, "in_transaction", False):
+            connection.exec_driver_sql("ROLLBACK")
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        except DBAPIError as error:
+            if "locked" not in str(error.orig):
+                raise
+            raise _busy(deadline) from error
+        finally:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {waited}")
+        yield
+
+
+def _busy(deadline: float) -> InitBusy:
+    return InitBusy(f"Another process has been creating or migrating the tables for more than {deadline:g} s.")
+
+
+_Lock = Callable[[Connection, float], "Iterator[None]"]
+_LOCKS: Final = {
+    "postgresql": _alone_on_postgresql,
+    "mysql": _alone_on_mysql,
+    "mariadb": _alone_on_mysql,
+    "sqlite": _alone_on_sqlite,
+}

@@ -1,0 +1,252 @@
+"""Writing events: the statements of one ``add``, and nothing else. No guard, no encoding, no commit.
+
+==========  ==========================  =====================================================
+server      one event                   many events
+==========  ==========================  =====================================================
+PostgreSQL  1 statement                 1 statement
+MySQL       2 inserts                   3 for each MiB: insert, read the ids, insert
+SQLite      2 inserts                   3: insert, read the ids (500 at a time), insert
+==========  ==========================  =====================================================
+
+MySQL reads the ids by event id with a plain SELECT, which sees the transaction's own rows and locks nothing:
+``INSERT … SELECT`` under the caller's REPEATABLE READ would take next-key locks. Consecutive ids are not assumed
+(``auto_increment_increment``, Galera). Row ids follow the order of the list on every server.
+
+The statements go through a small :class:`Executor`, so that a cursor other than SQLAlchemy's can run them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol
+
+from sqlalchemy import Connection
+
+from ..event.destination import Destination
+from ..event.message import Message
+from ..policy.lanes import PARTITIONS, lane_of, partition_of
+
+COLUMNS: Final = (
+    "event_id, event_type, schema_version, aggregate_type, aggregate_id, event_key, occurred_at, headers, "
+    "content_type, payload, destination, routing_key, more_destinations"
+)
+"""In the order of Message's fields, so that a message is the parameter list."""
+
+_OCCURRED_AT = Message._fields.index("occurred_at")
+_MARKS = ", ".join("?" * 13)
+_STATEMENT_BYTES = 1_048_576  # below every server's default max_allowed_packet (MySQL 5.7: 4 MiB), even when escaped
+_STATEMENT_ROWS = 1_000  # beyond range_optimizer_max_mem_size an IN list makes MySQL scan
+
+
+class Row(NamedTuple):
+    """One event as it is written: its columns and its place in the queue. ``deliveries`` counts its destinations."""
+
+    message: Message
+    more_destinations: str | None
+    deliveries: int
+    lane: int
+    partition_no: int
+
+
+class Executor(Protocol):
+    """Runs SQL on the caller's connection. ``sql`` has ``?`` for its parameters; the executor knows its own style."""
+
+    def inserted(self, sql: str, parameters: Sequence[object]) -> int:
+        """Run one INSERT; the id that the database gave to the (first) row, 0 where it gives none."""
+        ...
+
+    def insert_each(self, sql: str, parameters: Sequence[Sequence[object]]) -> None:
+        """Run one INSERT for each parameter list."""
+        ...
+
+    def returned(self, sql: str, parameters: Sequence[object]) -> Sequence[Sequence[Any]]:
+        """Run a statement and fetch the rows it returns."""
+        ...
+
+
+Write = Callable[[Executor, Sequence[Row]], list[int]]
+
+
+def row_of(message: Message, more: Sequence[Destination] = (), *, partitions: int = PARTITIONS) -> Row:
+    """Place a message in its lane: by its key, or by its own id where it has none."""
+    lane = lane_of(message.event_id if message.key is None else message.key)
+    text = json.dumps([list(one) for one in more], ensure_ascii=False, separators=(",", ":")) if more else None
+    return Row(message, text, 1 + len(more), lane, partition_of(lane, partitions))
+
+
+def insert(connection: Connection, rows: Sequence[Row]) -> list[int]:
+    """Insert events and their deliveries in the connection's transaction; returns their row ids in order."""
+    if not rows:
+        return []
+    return WRITERS[connection.dialect.name](OverCore(connection), rows)
+
+
+class OverCore:
+    """SQLAlchemy's connection as an executor. Statements pass as driver SQL: nothing is compiled per call."""
+
+    __slots__ = ("_connection", "_style")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._style = connection.dialect.paramstyle
+
+    def inserted(self, sql: str, parameters: Sequence[object]) -> int:
+        result = self._connection.exec_driver_sql(styled(sql, self._style), tuple(parameters))
+        return result.lastrowid or 0
+
+    def insert_each(self, sql: str, parameters: Sequence[Sequence[object]]) -> None:
+        self._connection.exec_driver_sql(styled(sql, self._style), [tuple(one) for one in parameters])
+
+    def returned(self, sql: str, parameters: Sequence[object]) -> Sequence[Sequence[Any]]:
+        return self._connection.exec_driver_sql(styled(sql, self._style), tuple(parameters)).all()
+
+
+def styled(sql: str, paramstyle: str) -> str:
+    """The statement with the driver's own marks in place of ``?``."""
+    if paramstyle in ("format", "pyformat"):
+        return sql.replace("%", "%%").replace("?", "%s")
+    return sql if paramstyle == "qmark" else _numbered(sql)
+
+
+@cache
+def _numbered(sql: str) -> str:
+    head, *tail = sql.split("?")
+    return head + "".join(f"${place}{part}" for place, part in enumerate(tail, start=1))
+
+
+# PostgreSQL -------------------------------------------------------------------------------------------------------
+
+_PG_ONE = (
+    f"WITH e AS (INSERT INTO outbox_event ({COLUMNS}, recorded_at) VALUES ({_MARKS}, clock_timestamp()) RETURNING id) "
+    "INSERT INTO outbox_ready (partition_no, id, dest, lane) "
+    "SELECT CAST(? AS smallint), e.id, d.dest, CAST(? AS bigint) "
+    "FROM e CROSS JOIN generate_series(0, CAST(? AS integer) - 1) AS d(dest) RETURNING id"
+)
+_PG_TYPES = (
+    "text text integer text text text timestamptz text text bytea text text text smallint bigint integer"
+).split()
+# Ids are drawn above the sort, so they follow the list; RETURNING promises no order, hence the join by event id.
+_PG_MANY = (
+    f"WITH g AS (SELECT * FROM unnest({', '.join(f'CAST(? AS {kind}[])' for kind in _PG_TYPES)}) "
+    f"WITH ORDINALITY AS g({COLUMNS}, partition_no, lane, deliveries, place)), "
+    f"e AS (INSERT INTO outbox_event ({COLUMNS}, recorded_at) "
+    f"SELECT {COLUMNS}, clock_timestamp() FROM g ORDER BY place RETURNING id, event_id), "
+    "r AS (INSERT INTO outbox_ready (partition_no, id, dest, lane) SELECT g.partition_no, e.id, d.dest, g.lane "
+    "FROM e JOIN g ON g.event_id = e.event_id CROSS JOIN LATERAL generate_series(0, g.deliveries - 1) AS d(dest)) "
+    "SELECT event_id, id FROM e"
+)
+
+
+def _write_postgresql(execute: Executor, rows: Sequence[Row]) -> list[int]:
+    if len(rows) == 1:
+        message, more, deliveries, lane, partition_no = rows[0]
+        return [execute.returned(_PG_ONE, (*message, more, partition_no, lane, deliveries))[0][0]]
+    each = [(*row.message, row.more_destinations, row.partition_no, row.lane, row.deliveries) for row in rows]
+    ids = dict(_pairs(execute.returned(_PG_MANY, [list(column) for column in zip(*each, strict=True)])))
+    return [ids[row.message.event_id] for row in rows]
+
+
+# MySQL and MariaDB ------------------------------------------------------------------------------------------------
+
+_MY_EVENT = f"INSERT INTO outbox_event ({COLUMNS}, recorded_at) VALUES "
+_MY_EVENT_ROW = f"({_MARKS}, UTC_TIMESTAMP(6))"
+_MY_READY = "INSERT INTO outbox_ready (partition_no, id, dest, lane) VALUES "
+
+
+def _write_mysql(execute: Executor, rows: Sequence[Row]) -> list[int]:
+    if len(rows) == 1:
+        return [_write_mysql_one(execute, rows[0])]
+    return [row_id for part in _statements(rows) for row_id in _write_mysql_many(execute, part)]
+
+
+def _write_mysql_one(execute: Executor, row: Row) -> int:
+    row_id = execute.inserted(_MY_EVENT + _MY_EVENT_ROW, _event_parameters(row, _naive))
+    delivery = "(?, LAST_INSERT_ID(), ?, ?)"  # one value throughout the statement
+    parameters = [part for dest in range(row.deliveries) for part in (row.partition_no, dest, row.lane)]
+    execute.inserted(_MY_READY + ", ".join([delivery] * row.deliveries), parameters)
+    return row_id
+
+
+def _write_mysql_many(execute: Executor, rows: Sequence[Row]) -> list[int]:
+    parameters = [part for row in rows for part in _event_parameters(row, _naive)]
+    execute.inserted(_MY_EVENT + ", ".join([_MY_EVENT_ROW] * len(rows)), parameters)
+    ids = _read_ids(execute, rows)
+    deliveries = _deliveries(rows, ids)
+    flat = [part for delivery in deliveries for part in delivery]
+    execute.inserted(_MY_READY + ", ".join(["(?, ?, ?, ?)"] * len(deliveries)), flat)
+    return ids
+
+
+def _statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Cut the list so that no statement outgrows max_allowed_packet; a single large event is its own statement."""
+    start = size = 0
+    for place, row in enumerate(rows):
+        bytes_of_row = len(row.message.payload) + 4 * len(row.message.headers or "") + 500
+        if place > start and (size + bytes_of_row > _STATEMENT_BYTES or place - start == _STATEMENT_ROWS):
+            yield rows[start:place]
+            start, size = place, 0
+        size += bytes_of_row
+    yield rows[start:]
+
+
+# SQLite -----------------------------------------------------------------------------------------------------------
+
+_LITE_EVENT = (
+    f"INSERT INTO outbox_event ({COLUMNS}, recorded_at) VALUES ({_MARKS}, strftime('%Y-%m-%d %H:%M:%f', 'now'))"
+)
+_LITE_READY = "INSERT INTO outbox_ready (partition_no, id, dest, lane) VALUES (?, ?, ?, ?)"
+
+
+def _write_sqlite(execute: Executor, rows: Sequence[Row]) -> list[int]:
+    if len(rows) == 1 and rows[0].deliveries == 1:
+        row = rows[0]
+        row_id = execute.inserted(_LITE_EVENT, _event_parameters(row, _text))
+        execute.inserted(_LITE_READY, (row.partition_no, row_id, 0, row.lane))
+        return [row_id]
+    execute.insert_each(_LITE_EVENT, [_event_parameters(row, _text) for row in rows])
+    ids = [found for start in range(0, len(rows), 500) for found in _read_ids(execute, rows[start : start + 500])]
+    execute.insert_each(_LITE_READY, _deliveries(rows, ids))
+    return ids
+
+
+# Shared by MySQL and SQLite ---------------------------------------------------------------------------------------
+
+
+def _event_parameters(row: Row, moment: Callable[[Any], object]) -> list[object]:
+    parameters: list[object] = [*row.message, row.more_destinations]
+    parameters[_OCCURRED_AT] = moment(row.message.occurred_at)
+    return parameters
+
+
+def _naive(moment: Any) -> object:
+    return moment.replace(tzinfo=None)  # messages are in UTC
+
+
+def _text(moment: Any) -> object:
+    return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+
+
+def _read_ids(execute: Executor, rows: Sequence[Row]) -> list[int]:
+    """Uses UNIQUE(event_id)."""
+    sql = f"SELECT event_id, id FROM outbox_event WHERE event_id IN ({', '.join('?' * len(rows))})"
+    ids = dict(_pairs(execute.returned(sql, [row.message.event_id for row in rows])))
+    return [ids[row.message.event_id] for row in rows]
+
+
+def _pairs(found: Sequence[Sequence[Any]]) -> Iterator[tuple[str, int]]:
+    return ((one[0], one[1]) for one in found)
+
+
+def _deliveries(rows: Sequence[Row], ids: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    pairs = zip(rows, ids, strict=True)
+    return [(row.partition_no, row_id, dest, row.lane) for row, row_id in pairs for dest in range(row.deliveries)]
+
+
+WRITERS: Final[dict[str, Write]] = {
+    "postgresql": _write_postgresql,
+    "mysql": _write_mysql,
+    "mariadb": _write_mysql,
+    "sqlite": _write_sqlite,
+}
