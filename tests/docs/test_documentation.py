@@ -24,7 +24,9 @@ def test_every_python_example_is_marked_to_run_or_says_why_not(page: Path) -> No
         assert re.match(r"(run: |file: |no-run: .{10,})", mark), f"{page.name}: mark this example:\n{code}"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(m.startswith("run: ") for m, _ in blocks(p))], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(m.startswith("run: ") for m, _ in blocks(p))], ids=lambda p: p.name
+)
 def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
     script: list[str] = []
     for mark, code in blocks(page):
@@ -40,12 +42,24 @@ def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None
         "PYTHONPATH": str(tmp_path),
     }
     done = subprocess.run(
-        [sys.executable, "example.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90, check=False
+        [sys.executable, "example.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]:
+    for page in [
+        *PAGES,
+        ROOT / "ARCHITECTURE.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "SECURITY.md",
+    ]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from ..consume.registry import open_source
+from ..consume.sources import make_source
 from ..event.destination import Destination
 from ..publish.registry import open_publisher
-from ..store.engines import user_engine
+from .places import engine_for
 from .shop import CardDeclined, failing_orders, placing
 from .stock import naive_loop, stock_consumer
 from .strikes import obey
@@ -24,11 +24,10 @@ TASK_VARIABLE = "PILLARBOX_DEMO_TASK"
 
 def shop(task: dict[str, Any]) -> None:
     """Place the orders from where the last run of this process was killed."""
-    engine = user_engine(task["shop_url"])
+    engine = engine_for(task["shop_url"])
     publisher = None
     if task["way"] != "outbox":
         publisher = open_publisher(task["broker_url"], deadline=10.0)
-        publisher.open()
     place = placing(task["way"], engine, Destination(*task["destination"]), publisher, _failing(task))
     progress = Path(task["progress"])
     start = int(progress.read_text() or "0") + 1 if progress.exists() else 1
@@ -56,11 +55,11 @@ def relay(task: dict[str, Any]) -> None:
 
 def stock(task: dict[str, Any]) -> None:
     """With the inbox for the outbox way, naively otherwise."""
-    engine: Engine = user_engine(task["stock_url"])
+    engine: Engine = engine_for(task["stock_url"])
     if task["way"] == "outbox":
         stock_consumer(engine, task["broker_url"], task["source"]).run()
     else:
-        naive_loop(engine, open_source(task["broker_url"], consumer="stock", sources=[task["source"]]))
+        naive_loop(engine, make_source(task["broker_url"], "stock", [task["source"]], {}))
 
 
 ROLES: dict[str, Callable[[dict[str, Any]], None]] = {"shop": shop, "relay": relay, "stock": stock}

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import Engine, create_engine, make_url, text
 from sqlalchemy.engine import URL
 
 from ..errors import BadUrl, BrokerUnavailable
 from ..event.destination import Destination, Exchange, Topic
+from ..store.engines import sqlite_engine
 from .options import DemoOptions
 
 PREFIX = "pillarbox_demo_"
@@ -43,10 +44,18 @@ def new_world(options: DemoOptions) -> Iterator[World]:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     name = PREFIX + secrets.token_hex(4)
     try:
-        with _databases(options.database, name, folder) as (shop, stock), _broker(options.broker, name, folder) as broker:
+        with (
+            _databases(options.database, name, folder) as (shop, stock),
+            _broker(options.broker, name, folder) as broker,
+        ):
             yield World(folder, shop, stock, *broker)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def engine_for(url: str) -> Engine:
+    """An engine as a user would make it."""
+    return sqlite_engine(url) if url.startswith("sqlite") else create_engine(url, pool_pre_ping=True)
 
 
 # Databases --------------------------------------------------------------------------------------------------------
@@ -107,7 +116,7 @@ def _embedded(name: str, folder: Path) -> Broker:
 
     def read() -> list[str]:
         with EmbeddedLog(path) as log:
-            return [dict(record.headers)["id"] for record in log.records(name)]
+            return [record.headers["id"] for record in log.records(name)]
 
     return f"embedded:///{path.as_posix().lstrip('/')}", Topic(name), name, read
 

@@ -14,13 +14,12 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from ..errors import PillarboxError
-from ..store.engines import user_engine
 from ..store.inspect import overview
 from ..store.install import install
 from .child import TASK_VARIABLE
 from .ledger import Books, balance
 from .options import DemoOptions, Way
-from .places import World, new_world
+from .places import World, engine_for, new_world
 from .shop import Order, ShopTables
 from .stock import Movement, StockTables
 from .strikes import COUNT_VARIABLE, Child, Strike
@@ -80,7 +79,7 @@ def run_way(
 
 @contextmanager
 def _engines(world: World) -> Iterator[tuple[Engine, Engine]]:
-    shop, stock = user_engine(world.shop_url), user_engine(world.stock_url)
+    shop, stock = engine_for(world.shop_url), engine_for(world.stock_url)
     try:
         yield shop, stock
     finally:
@@ -151,7 +150,9 @@ def _drive(
         if children["shop"].finished == 0 and _at_rest(glance, time.monotonic() - quiet_since):
             return
         if time.monotonic() > end:
-            raise DemoFailed(f"The {way} way did not finish in {DEADLINE:.0f} s: {glance}. Log: {_tail(world.folder / 'log')}")
+            raise DemoFailed(
+                f"The {way} way did not finish in {DEADLINE:.0f} s: {glance}. Log: {_tail(world.folder / 'log')}"
+            )
         time.sleep(0.05)
 
 
