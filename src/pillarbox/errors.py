@@ -214,6 +214,13 @@ class UsedAfterFork(PillarboxError):
     fix = "Create engines, relays and consumers after the fork, or call engine.dispose(close=False) in the child."
 
 
+class AddFailed(PillarboxError):
+    """An add failed half-way and its error was swallowed: an event without its delivery would never be sent."""
+
+    code = "PB-029"
+    fix = "Let the error of add() end the transaction, or wrap the call in session.begin_nested() to undo just that."
+
+
 # Relay, consumer, operations --------------------------------------------------------------------------------------
 
 

@@ -53,7 +53,7 @@ def _check_known(directory: ScriptDirectory, revision: str | None, part: Part) -
             directory.get_revision(revision)
     except CommandError as error:
         raise SchemaMismatch(
-            f"The {part} in this database has revision {revision!r}, which this release does not know: a newer one made it.",
+            f"The {part} has revision {revision!r}, which this release does not know: a newer one made it.",
             fix="Run init with the newest release in use.",
         ) from error
 

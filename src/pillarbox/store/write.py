@@ -78,26 +78,33 @@ def row_of(message: Message, more: Sequence[Destination] = (), *, partitions: in
 
 def insert(connection: Connection, rows: Sequence[Row]) -> list[int]:
     """Insert events and their deliveries in the connection's transaction; returns their row ids in order."""
-    if not rows:
-        return []
-    return WRITERS[connection.dialect.name](OverCore(connection), rows)
+    return insert_with(OverCore(connection), connection.dialect.name, rows)
+
+
+def insert_with(execute: Executor, dialect_name: str, rows: Sequence[Row]) -> list[int]:
+    """The same through any executor."""
+    return WRITERS[dialect_name](execute, rows) if rows else []
 
 
 class OverCore:
     """SQLAlchemy's connection as an executor. Statements pass as driver SQL: nothing is compiled per call."""
 
-    __slots__ = ("_connection", "_style")
+    __slots__ = ("_connection", "_style", "statements")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.statements = 0
+        """How many have succeeded: after a failure, whether part of the write stands in the transaction."""
         self._style = connection.dialect.paramstyle
 
     def inserted(self, sql: str, parameters: Sequence[object]) -> int:
         result = self._connection.exec_driver_sql(styled(sql, self._style), tuple(parameters))
+        self.statements += 1
         return result.lastrowid or 0
 
     def insert_each(self, sql: str, parameters: Sequence[Sequence[object]]) -> None:
         self._connection.exec_driver_sql(styled(sql, self._style), [tuple(one) for one in parameters])
+        self.statements += 1
 
     def returned(self, sql: str, parameters: Sequence[object]) -> Sequence[Sequence[Any]]:
         return self._connection.exec_driver_sql(styled(sql, self._style), tuple(parameters)).all()
@@ -125,8 +132,9 @@ _PG_ONE = (
     "FROM e CROSS JOIN generate_series(0, CAST(? AS integer) - 1) AS d(dest) RETURNING id"
 )
 _PG_TYPES = (
-    "text text integer text text text timestamptz text text bytea text text text smallint bigint integer"
-).split()
+    *("text", "text", "integer", "text", "text", "text", "timestamptz", "text"),
+    *("text", "bytea", "text", "text", "text", "smallint", "bigint", "integer"),
+)
 # Ids are drawn above the sort, so they follow the list; RETURNING promises no order, hence the join by event id.
 _PG_MANY = (
     f"WITH g AS (SELECT * FROM unnest({', '.join(f'CAST(? AS {kind}[])' for kind in _PG_TYPES)}) "

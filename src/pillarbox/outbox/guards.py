@@ -1,0 +1,102 @@
+"""The write, behind its guards: each refuses what would store an event apart from its business row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from ..errors import InvalidEvent, NoTransaction, PayloadTooLarge, SavepointTrap, SchemaMismatch
+from ..policy.lanes import HASH_NAME
+from ..store.drivers import Driver, begins_by_itself, driver_of
+from ..store.engines import check_schema
+from ..store.failures import Fault, connect_error, fault_of
+from ..store.write import OverCore, Row, insert_with
+from .ledger import Ledger, check_process, ledger_of
+
+_PACKET_TOO_LARGE = 1153
+
+
+class Limits(NamedTuple):
+    """Bytes of one payload; events, and bytes of payloads and headers, of one transaction."""
+
+    max_payload_bytes: int
+    max_events: int
+    max_bytes: int
+
+
+class Tables(NamedTuple):
+    """What the outbox tables of an engine say of themselves."""
+
+    partitions: int
+
+
+def read_tables(connection: Connection) -> Tables:
+    """Check the tables, once for an engine: TablesMissing (PB-006), SchemaMismatch (PB-007)."""
+    check_schema(connection)
+    found = connection.execute(text("SELECT partitions, hash_name, mode FROM outbox_meta WHERE one = 1")).one()
+    if found.hash_name != HASH_NAME or found.mode != "polling":
+        raise SchemaMismatch(
+            f"The outbox uses the hash {found.hash_name!r} in mode {found.mode!r}; this release writes "
+            f"{HASH_NAME!r} in mode 'polling'."
+        )
+    return Tables(found.partitions)
+
+
+def write(connection: Connection, rows: Sequence[Row], limits: Limits) -> None:
+    """Insert the rows in the connection's transaction, or say why not."""
+    check_process(connection)
+    if not connection.in_transaction():
+        connection.begin()  # what the first statement would do: the ledger opens with the transaction
+    ledger, driver = ledger_of(connection), driver_of(connection)
+    _check_transaction(connection, driver, ledger)
+    size = sum(len(row.message.payload) + len(row.message.headers or "") for row in rows)
+    ledger.make_room(len(rows), size, max_events=limits.max_events, max_bytes=limits.max_bytes)
+    execute = OverCore(connection)
+    try:
+        insert_with(execute, connection.dialect.name, rows)
+    except BaseException as error:
+        # On MySQL and SQLite only the failed statement is undone; the one before it stands in the transaction.
+        ledger.torn = ledger.torn or execute.statements > 0
+        if isinstance(error, DBAPIError):
+            raise _explained(error, connection) from error
+        raise
+    ledger.record([row.message.event_id for row in rows], size)
+
+
+def _check_transaction(connection: Connection, driver: Driver, ledger: Ledger) -> None:
+    option = connection.get_execution_options().get("isolation_level")
+    if option == "AUTOCOMMIT" or driver.commits_alone(connection):
+        raise NoTransaction("The connection is in AUTOCOMMIT: the event would be committed alone, at once.")
+    if connection.dialect.name == "sqlite" and _is_trapped(connection, ledger):
+        raise SavepointTrap(
+            "The SAVEPOINT of this session is no part of a transaction: its release would commit the event."
+        )
+    if ledger.events and ledger.ended_by is None and driver.in_transaction(connection) is False:
+        ledger.ended_by = "A statement since the last add"
+    refusal = ledger.refusal()
+    if refusal is not None:
+        raise refusal
+
+
+def _is_trapped(connection: Connection, ledger: Ledger) -> bool:
+    """Where the begin was not seen, any SAVEPOINT may have come before it."""
+    unseen = not ledger.watched_from_begin and connection.in_nested_transaction()
+    return ledger.loose_savepoint or (unseen and begins_by_itself(connection))
+
+
+def _explained(error: DBAPIError, connection: Connection) -> Exception:
+    """Conflicts (deadlock, lock time-out) stay SQLAlchemy's own errors: callers' retries look for these."""
+    if isinstance(error, IntegrityError) and "event_id" in str(error.orig):
+        return InvalidEvent(
+            "The outbox already holds an event with this id.", fix="Leave the id out, or use a new one."
+        )
+    if error.orig is not None and error.orig.args[:1] == (_PACKET_TOO_LARGE,):
+        return PayloadTooLarge(
+            "The server refuses a statement of this size.", fix="Raise max_allowed_packet, or send a reference."
+        )
+    if fault_of(error) in (Fault.BUSY, Fault.BUG):
+        return error
+    return connect_error(error, connection.engine.url)

@@ -1,0 +1,119 @@
+"""What was added in a connection's current transaction: the count, the ids, and whether it can still commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from ..errors import AddFailed, ImplicitCommit, PillarboxError, TransactionTooLarge, UsedAfterFork
+
+_LEDGER: Final = "pillarbox.ledger"
+_PROCESS: Final = "pillarbox.process"
+
+
+class _Savepoint(NamedTuple):
+    events: int
+    size: int
+    torn: bool
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One per transaction, kept in ``Connection.info``, which belongs to the DBAPI connection.
+
+    ``watched_from_begin`` False: the first add on this engine came when the transaction was already under way.
+    ``torn``: an add failed after its first statement, so an event may stand there without its delivery.
+    ``ended_by``: the statement after which the server no longer had a transaction.
+    ``loose_savepoint``: on SQLite a SAVEPOINT was set before any BEGIN, and its release commits.
+    """
+
+    watched_from_begin: bool = True
+    events: list[str] = field(default_factory=list)
+    size: int = 0
+    torn: bool = False
+    ended_by: str | None = None
+    loose_savepoint: bool = False
+    _savepoints: list[_Savepoint] = field(default_factory=list)
+
+    def make_room(self, events: int, size: int, *, max_events: int, max_bytes: int) -> None:
+        """Refuse what would make the transaction too large: TransactionTooLarge (PB-025)."""
+        if len(self.events) + events > max_events:
+            raise TransactionTooLarge(
+                f"This transaction would hold {len(self.events) + events:,} events, the limit is {max_events:,}."
+            )
+        if self.size + size > max_bytes:
+            raise TransactionTooLarge(
+                f"The events of this transaction would have {self.size + size:,} bytes, the limit is {max_bytes:,}."
+            )
+
+    def record(self, event_ids: Sequence[str], size: int) -> None:
+        self.events.extend(event_ids)
+        self.size += size
+
+    def savepoint(self) -> None:
+        self._savepoints.append(_Savepoint(len(self.events), self.size, self.torn))
+
+    def release(self) -> None:
+        if self._savepoints:
+            self._savepoints.pop()
+
+    def roll_back_to_savepoint(self) -> None:
+        """One that was set before this ledger began encloses all that is in it."""
+        kept, self.size, self.torn = self._savepoints.pop() if self._savepoints else _Savepoint(0, 0, False)
+        del self.events[kept:]
+
+    def refusal(self) -> PillarboxError | None:
+        """Why the transaction must not go on, or None."""
+        if self.ended_by is not None:
+            return ImplicitCommit(self._what_stands())
+        if self.torn:
+            return AddFailed("An add failed half-way in this transaction: an event may be there without its delivery.")
+        return None
+
+    def _what_stands(self) -> str:
+        ids = ", ".join(self.events[:5]) + (", …" if len(self.events) > 5 else "")
+        return (
+            f"{self.ended_by} ended the transaction. What was written before stands committed, "
+            f"{len(self.events)} event(s) among it ({ids}); what comes after is not part of it."
+        )
+
+
+def ledger_of(connection: Connection) -> Ledger:
+    """The ledger of the transaction under way; a new one where watching began too late to see its begin."""
+    found: Ledger | None = connection.info.get(_LEDGER)
+    if found is None:
+        found = connection.info[_LEDGER] = Ledger(watched_from_begin=False)
+    return found
+
+
+def find(connection: Connection) -> Ledger | None:
+    """The ledger, if the connection is there and has one."""
+    return None if connection.closed or connection.invalidated else connection.info.get(_LEDGER)
+
+
+def open_ledger(connection: Connection) -> None:
+    connection.info[_LEDGER] = Ledger()
+
+
+def close_ledger(connection: Connection) -> None:
+    if not (connection.closed or connection.invalidated):
+        connection.info.pop(_LEDGER, None)
+
+
+# Fork -------------------------------------------------------------------------------------------------------------
+
+
+def own(info: dict[str, object]) -> None:
+    """Note that this process opened the connection."""
+    info[_PROCESS] = os.getpid()
+
+
+def check_process(connection: Connection) -> None:
+    """UsedAfterFork (PB-028) for a connection that another process opened or used before."""
+    opened_by = connection.info.setdefault(_PROCESS, os.getpid())
+    if opened_by != os.getpid():
+        raise UsedAfterFork(f"The connection was opened by process {opened_by}, this is process {os.getpid()}.")
