@@ -1,0 +1,62 @@
+"""`python -m bench drain --database mysql --broker kafka --events 50000 --json`"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from bench.drain import Task, compare, run_once
+from bench.places import BROKERS, DATABASES, NoServer, server_of
+from bench.report import as_table, summarise
+from pillarbox.relay import RelaySettings
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0: measured. 1: a server is missing."""
+    options = parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except NoServer as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    commands = root.add_subparsers(required=True, metavar="drain|add")
+    drain = commands.add_parser("drain", help="the relay against a raw loop, on a backlog")
+    drain.add_argument("--database", choices=DATABASES, default="sqlite")
+    drain.add_argument("--broker", choices=BROKERS, default="null")
+    drain.add_argument("--events", type=int, default=20_000)
+    drain.add_argument("--batch", type=int, default=RelaySettings().batch, help="events per claim, on both sides")
+    drain.add_argument("--rounds", type=int, default=3)
+    drain.add_argument("--payload", type=int, default=300, metavar="BYTES")
+    drain.add_argument("--profile", action="store_true", help="one more run of the product under cProfile")
+    drain.add_argument("--json", action="store_true")
+    drain.set_defaults(run=run_drain)
+    return root
+
+
+def run_drain(options: argparse.Namespace) -> int:
+    task = Task(
+        options.database, options.broker, options.events, options.batch, options.rounds, payload_bytes=options.payload
+    )
+    versions = {name: server_of(name).version for name in (task.database, task.broker)}
+    summary = summarise(task, compare(task, tell), versions)
+    if options.profile:
+        summary["profile"] = run_once(task, "product", profile=True).profile
+    if options.json:
+        print(json.dumps(summary, indent=2))
+    else:
+        print(as_table(summary) + (f"\n{summary['profile']}" if options.profile else ""))
+    return 0
+
+
+def tell(line: str) -> None:
+    """Progress goes to standard error: standard output is the result."""
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

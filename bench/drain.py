@@ -1,0 +1,92 @@
+"""The rounds: product and raw loop take turns, each on tables and a destination of its own, freshly filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from sqlalchemy import create_engine, func, select
+
+from bench.fill import fill
+from bench.job import SIDES, Figures, Job, Side
+from bench.places import fresh_broker, fresh_database, wait_for_arrival
+from bench.worker import measure
+from pillarbox.store.install import install
+from pillarbox.store.schema import outbox_parked, outbox_ready, outbox_receipt
+
+WARM_UP_EVENTS = 2000
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is compared, and how often."""
+
+    database: str
+    broker: str
+    events: int
+    batch: int
+    rounds: int
+    payload_bytes: int = 300
+
+
+Rounds = dict[Side, list[Figures]]
+
+
+def compare(task: Task, tell: Tell) -> Rounds:
+    """The figures of each side, one per round. An unmeasured small round comes first: brokers and caches are cold."""
+    for side in SIDES:
+        tell(f"warm-up, {side}")
+        run_once(replace(task, events=min(WARM_UP_EVENTS, task.events)), side)
+    rounds: Rounds = {side: [] for side in SIDES}
+    for number, side in turns(task.rounds):
+        figures = run_once(task, side)
+        rounds[side].append(figures)
+        tell(f"round {number}, {side}: {figures.rate:,.0f} events/s")
+    return rounds
+
+
+def turns(rounds: int) -> Iterator[tuple[int, Side]]:
+    """Who runs when. Whoever was second begins the next round, so that neither always follows the other."""
+    for number in range(1, rounds + 1):
+        for side in SIDES if number % 2 else SIDES[::-1]:
+            yield number, side
+
+
+def run_once(task: Task, side: Side, *, profile: bool = False) -> Figures:
+    """Fill, drain, verify. RuntimeError if anything but N receipts and N messages came out."""
+    with fresh_database(task.database) as url, fresh_broker(task.broker) as broker:
+        prepare(url, task, broker.destination)
+        figures = measure(Job(side, url, broker.url, broker.destination, task.batch, profile))
+        verify(url, task.events)
+        wait_for_arrival(broker, task.events)
+    if figures.events != task.events:
+        raise RuntimeError(f"the {side} side settled {figures.events} events, not {task.events}")
+    return figures
+
+
+def prepare(url: str, task: Task, destination: str) -> None:
+    """Tables as `pillarbox init` makes them, and the events."""
+    engine = create_engine(url)
+    try:
+        install(engine, ["outbox"])
+        with engine.connect() as connection:
+            fill(connection, task.events, destination, task.payload_bytes)
+    finally:
+        engine.dispose()
+
+
+def verify(url: str, events: int) -> None:
+    """One receipt per event, and no work left."""
+    engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            counts = [
+                connection.scalar(select(func.count()).select_from(table))
+                for table in (outbox_receipt, outbox_ready, outbox_parked)
+            ]
+    finally:
+        engine.dispose()
+    if counts != [events, 0, 0]:
+        raise RuntimeError(f"{events} events gave {counts[0]} receipts; {counts[1]} are ready and {counts[2]} parked")

@@ -1,0 +1,82 @@
+"""MySQL and MariaDB by PyMySQL alone, old and new: claim by one UPDATE under a fresh token, then read by that token.
+
+`SELECT … FOR UPDATE SKIP LOCKED` and an UPDATE by keys do the same and were slower with one worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pymysql
+from sqlalchemy import make_url
+
+from bench.raw_loop import LEASE_SECONDS, OWNER, Position, all_or_nothing
+
+TAKE = f"""
+UPDATE outbox_ready SET owner = '{OWNER}', token = %s, claims = claims + 1,
+    leased_until = UTC_TIMESTAMP(6) + INTERVAL {LEASE_SECONDS} SECOND
+WHERE partition_no >= %s AND leased_until <= UTC_TIMESTAMP(6) ORDER BY partition_no, id LIMIT %s
+"""
+READ = f"""
+SELECT STRAIGHT_JOIN r.partition_no, r.id, e.event_id, e.event_type, e.schema_version, e.aggregate_type,
+    e.aggregate_id, e.event_key, DATE_FORMAT(e.occurred_at, '%%Y-%%m-%%dT%%H:%%i:%%s.%%fZ'), e.headers,
+    e.content_type, e.payload, e.destination, e.routing_key
+FROM outbox_ready r JOIN outbox_event e ON e.id = r.id
+WHERE r.partition_no >= %s AND r.owner = '{OWNER}' AND r.token = %s ORDER BY r.partition_no, r.id LIMIT %s
+"""
+DELETE = f"""
+DELETE FROM outbox_ready WHERE partition_no >= %s AND owner = '{OWNER}' AND token = %s
+ORDER BY partition_no, id LIMIT %s
+"""
+RECEIPTS = "INSERT INTO outbox_receipt (id, dest, sent_at, relay, token, broker_partition, broker_offset) VALUES "
+
+
+class RawMySQL:
+    """READ COMMITTED; the claim is one autocommitted statement, the settle one transaction of two."""
+
+    def __init__(self, url: str) -> None:
+        place = make_url(url)
+        self._connection = pymysql.connect(
+            host=place.host,
+            port=place.port or 3306,
+            user=place.username,
+            password=place.password or "",
+            database=place.database,
+            autocommit=True,
+            connect_timeout=5,
+            read_timeout=60,
+            init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        )
+        self._cursor = self._connection.cursor()
+        self._token = time.time_ns()
+        self._start = self._claimed_from = 0
+
+    def claim(self, limit: int) -> Sequence[tuple]:
+        """Begins at the partition where the last claim ended, and at the first one when that gave nothing."""
+        self._token += 1
+        count = self._take_from(self._start, limit)
+        if not count and self._start:
+            count = self._take_from(0, limit)
+        if not count:
+            return ()
+        self._cursor.execute(READ, (self._claimed_from, self._token, count))
+        rows = self._cursor.fetchall()
+        self._start = rows[-1][0]
+        return rows
+
+    def _take_from(self, start: int, limit: int) -> int:
+        self._claimed_from = start
+        return self._cursor.execute(TAKE, (self._token, start, limit))
+
+    def settle(self, rows: Sequence[tuple], positions: Sequence[Position]) -> None:
+        self._cursor.execute("BEGIN")
+        gone = self._cursor.execute(DELETE, (self._claimed_from, self._token, len(rows)))
+        all_or_nothing(gone, len(rows))
+        shared = f"0,UTC_TIMESTAMP(6),'{OWNER}',{self._token}"
+        values = [
+            f"({row[1]},{shared},{'NULL' if at is None else at},{'NULL' if offset is None else offset})"
+            for row, (at, offset) in zip(rows, positions, strict=True)
+        ]
+        self._cursor.execute(RECEIPTS + ",".join(values))
+        self._connection.commit()

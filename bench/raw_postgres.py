@@ -1,0 +1,65 @@
+"""PostgreSQL by psycopg alone: one statement claims and reads, one deletes and writes the receipts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import psycopg
+from sqlalchemy import make_url
+
+from bench.raw_loop import LEASE_SECONDS, OWNER, Position, all_or_nothing
+
+CLAIM = f"""
+WITH c AS MATERIALIZED (
+    SELECT partition_no, id, dest FROM outbox_ready
+    WHERE partition_no >= %s AND leased_until <= clock_timestamp()
+    ORDER BY partition_no, id LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE outbox_ready r SET owner = '{OWNER}', token = %s, claims = r.claims + 1,
+    leased_until = clock_timestamp() + interval '{LEASE_SECONDS} s'
+FROM c JOIN outbox_event e ON e.id = c.id
+WHERE r.partition_no = c.partition_no AND r.id = c.id AND r.dest = c.dest
+RETURNING r.partition_no, r.id, e.event_id, e.event_type, e.schema_version, e.aggregate_type, e.aggregate_id,
+    e.event_key, to_char(e.occurred_at, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), e.headers, e.content_type, e.payload,
+    e.destination, e.routing_key
+"""
+SETTLE = f"""
+WITH gone AS (
+    DELETE FROM outbox_ready r
+    USING unnest(%s::smallint[], %s::bigint[], %s::int[], %s::bigint[]) AS s(partition_no, id, at_partition, at_offset)
+    WHERE r.partition_no = s.partition_no AND r.id = s.id AND r.dest = 0 AND r.owner = '{OWNER}' AND r.token = %s
+    RETURNING r.id, s.at_partition, s.at_offset)
+INSERT INTO outbox_receipt (id, dest, sent_at, relay, token, broker_partition, broker_offset)
+SELECT id, 0, clock_timestamp(), '{OWNER}', %s, at_partition, at_offset FROM gone
+"""
+PINS = ("SET enable_seqscan = off", "SET enable_hashjoin = off", "SET enable_mergejoin = off", "SET timezone = 'UTC'")
+
+
+class RawPostgres:
+    """Autocommit: each statement is its own transaction, which saves BEGIN and COMMIT."""
+
+    def __init__(self, url: str) -> None:
+        plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        connection = psycopg.connect(plain, autocommit=True, connect_timeout=5)
+        for pin in PINS:
+            connection.execute(pin)
+        self._cursor = connection.cursor(binary=True)  # payloads come as bytes instead of as hexadecimal text
+        self._token = time.time_ns()
+        self._start = 0
+
+    def claim(self, limit: int) -> Sequence[tuple]:
+        """Begins at the partition where the last claim ended, and at the first one when that gave nothing."""
+        self._token += 1
+        rows = self._claim_from(self._start, limit)
+        if not rows and self._start:
+            rows = self._claim_from(0, limit)
+        self._start = max(row[0] for row in rows) if rows else 0
+        return rows
+
+    def _claim_from(self, start: int, limit: int) -> Sequence[tuple]:
+        return self._cursor.execute(CLAIM, (start, limit, self._token), prepare=True).fetchall()
+
+    def settle(self, rows: Sequence[tuple], positions: Sequence[Position]) -> None:
+        columns = ([r[0] for r in rows], [r[1] for r in rows], [p[0] for p in positions], [p[1] for p in positions])
+        self._cursor.execute(SETTLE, (*columns, self._token, self._token), prepare=True)
+        all_or_nothing(self._cursor.rowcount, len(rows))

@@ -1,0 +1,102 @@
+"""RabbitMQ by pika's SelectConnection alone: persistent, mandatory, confirms pipelined, all on one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pika
+from pika.frame import Method
+from pika.spec import Basic
+
+from bench.raw_loop import Position
+
+DEADLINE = 20.0
+NOWHERE: Position = (None, None)
+
+
+class RawRabbitMQ:
+    """The loop of the connection runs while something is awaited, and stands still in between."""
+
+    def __init__(self, url: str) -> None:
+        self._channel: Any = None
+        self._awaited: set[int] = set()  # delivery tags without an answer
+        self._next_tag = self._lowest_awaited = 1
+        self._broken = ""
+        self._connection = pika.SelectConnection(pika.URLParameters(url), self._opened, self._closed, self._closed)
+        self._wait()
+
+    def publish(self, rows: Sequence[tuple]) -> Sequence[Position]:
+        publish, properties = self._channel.basic_publish, pika.BasicProperties
+        self._awaited.update(range(self._next_tag, self._next_tag + len(rows)))
+        self._next_tag += len(rows)
+        for row in rows:
+            (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, exchange, _) = row
+            headers = {
+                "id": event_id,
+                "eventType": kind,
+                "schemaVersion": str(version),
+                "occurredAt": occurred_at,
+                "contentType": content_type,
+                "aggregateType": a_type,
+                "aggregateId": a_id,
+                "key": key,
+            }
+            moment = int(datetime.fromisoformat(occurred_at).timestamp())
+            envelope = properties(
+                content_type, headers=headers, delivery_mode=2, message_id=event_id, timestamp=moment, type=kind
+            )
+            publish(exchange, kind, payload, envelope, mandatory=True)
+        self._join_frames()
+        self._wait()
+        return [NOWHERE] * len(rows)
+
+    def close(self) -> None:
+        self._connection.close()
+        self._connection.ioloop.start()
+
+    def _join_frames(self) -> None:
+        """pika sends each frame by itself, three a message. Joined, they go in large pieces; pika has no public way."""
+        buffers = self._connection._transport._tx_buffers
+        joined = b"".join(buffers)
+        buffers.clear()
+        buffers.append(joined)
+
+    def _wait(self) -> None:
+        """Run the loop until what is awaited has come, or the deadline."""
+        end = self._connection.ioloop.call_later(DEADLINE, lambda: self._break("the deadline is over"))
+        self._connection.ioloop.start()
+        self._connection.ioloop.remove_timeout(end)
+        if self._broken:
+            raise RuntimeError(self._broken)
+
+    def _opened(self, connection: pika.SelectConnection) -> None:
+        connection.channel(on_open_callback=self._channel_opened)
+
+    def _channel_opened(self, channel: Any) -> None:
+        self._channel = channel
+        channel.add_on_close_callback(lambda _channel, reason: self._break(str(reason)))
+        channel.add_on_return_callback(lambda *_: self._break("a message was returned as unroutable"))
+        channel.confirm_delivery(self._answered, callback=lambda _: self._connection.ioloop.stop())
+
+    def _answered(self, frame: Method) -> None:
+        """Confirms come in any order; `multiple` covers every awaited tag up to this one."""
+        if isinstance(frame.method, Basic.Nack):
+            self._break("a message was refused")
+            return
+        tag = frame.method.delivery_tag
+        if frame.method.multiple:
+            self._awaited.difference_update(range(self._lowest_awaited, tag + 1))
+            self._lowest_awaited = tag + 1
+        else:
+            self._awaited.discard(tag)
+        if not self._awaited:
+            self._connection.ioloop.stop()
+
+    def _closed(self, _connection: object, reason: object) -> None:
+        self._break(str(reason))
+
+    def _break(self, reason: str) -> None:
+        self._broken = reason
+        self._connection.ioloop.stop()

@@ -1,0 +1,54 @@
+"""From rounds to figures: medians, the ratio, as JSON and as a table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+from bench.drain import Rounds, Task
+from bench.job import SIDES, Figures
+
+PARTS: tuple[str, ...] = ("claim", "publish", "settle", "rest")
+
+
+def summarise(task: Task, rounds: Rounds, versions: dict[str, str]) -> dict[str, Any]:
+    """``ratio`` is the product's median rate over the raw loop's; 1.0 means that the product costs nothing."""
+    sides = {side: summarise_side(rounds[side]) for side in SIDES}
+    return {
+        "bench": "drain",
+        "database": task.database,
+        "broker": task.broker,
+        "versions": versions,
+        "events": task.events,
+        "batch": task.batch,
+        "payload_bytes": task.payload_bytes,
+        "rounds": task.rounds,
+        **sides,
+        "ratio": round(sides["product"]["events_per_second"] / sides["raw"]["events_per_second"], 3),
+    }
+
+
+def summarise_side(figures: Sequence[Figures]) -> dict[str, Any]:
+    """The median rate, every round's rate, and the medians of what one event costs, in microseconds."""
+
+    def middle(read: Callable[[Figures], float]) -> float:
+        return round(median(read(one) / one.events for one in figures) * 1e6, 1)
+
+    return {
+        "events_per_second": round(median(one.rate for one in figures)),
+        "rates": [round(one.rate) for one in figures],
+        "microseconds_per_event": {part: middle(lambda one, part=part: getattr(one, part)) for part in PARTS},
+        "cpu_microseconds_per_event": middle(lambda one: one.cpu),
+    }
+
+
+def as_table(summary: dict[str, Any]) -> str:
+    """For people."""
+    head = f"{summary['database']} -> {summary['broker']}, {summary['events']:,} events, batch {summary['batch']}"
+    lines = [head, f"{'':8} {'events/s':>9}  {'  '.join(f'{part:>7}' for part in PARTS)}  {'cpu':>7}  us per event"]
+    for side in SIDES:
+        found = summary[side]
+        costs = (*found["microseconds_per_event"].values(), found["cpu_microseconds_per_event"])
+        lines.append(f"{side:8} {found['events_per_second']:>9,}  {'  '.join(f'{cost:>7.1f}' for cost in costs)}")
+    return "\n".join([*lines, f"ratio {summary['ratio']:.2f}"])
