@@ -1,4 +1,4 @@
-"""The demo's processes: ``python -m pillarbox.demo.child shop|relay|stock``. Everything they need is in the environment."""
+"""The demo's processes: ``python -m pillarbox.demo.child shop|relay|stock``, told what to do by their environment."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _embedded(name: str, folder: Path) -> Broker:
 @contextmanager
 def _kafka(url: str, name: str) -> Iterator[Broker]:
     from confluent_kafka import Consumer, TopicPartition
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     bootstrap = url.removeprefix("kafka://").split("?")[0].rstrip("/")
     admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 6000})
@@ -142,7 +142,7 @@ def _kafka(url: str, name: str) -> Iterator[Broker]:
                 batch = reader.consume(500, timeout=10)
                 if not batch:
                     raise BrokerUnavailable(f"The topic {name} stopped answering while it was read back.")
-                found.extend(dict(m.headers())["id"].decode() for m in batch if not m.error())
+                found.extend(_event_id(message.headers()) for message in batch if not message.error())
             return found
         finally:
             reader.close()
@@ -153,6 +153,10 @@ def _kafka(url: str, name: str) -> Iterator[Broker]:
         dead = [t for t in admin.list_topics(timeout=10).topics if t.startswith(name)]
         for future in admin.delete_topics(dead, operation_timeout=10).values():
             future.result(15)
+
+
+def _event_id(headers: Any) -> str:
+    return str(dict(headers)["id"], "utf-8")
 
 
 @contextmanager

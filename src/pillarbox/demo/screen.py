@@ -42,8 +42,8 @@ def _progress(rows: Mapping[Way, Glance]) -> Table:
     for column in ("way", "orders", "waiting in the outbox", "sent", "applied", "killed"):
         table.add_column(column, justify="left" if column in ("way", "killed") else "right")
     for way, glance in rows.items():
-        killed = ", ".join(f"{role} {times}×" for role, times in glance.kills.items() if times)
-        waiting, sent = ("–" if n is None else str(n) for n in (glance.waiting, glance.sent))
+        killed = ", ".join(f"{role} {times}x" for role, times in glance.kills.items() if times)
+        waiting, sent = ("-" if n is None else str(n) for n in (glance.waiting, glance.sent))
         table.add_row(TITLES[way], str(glance.orders), waiting, sent, str(glance.applied), killed)
     return table
 
@@ -60,7 +60,7 @@ def report(console: Console, books: Mapping[Way, Books], kills: Mapping[Way, Map
         faults.add_column(column, justify="right")
     for way, b in books.items():
         killed = str(sum(kills[way].values()))
-        counts.add_row(TITLES[way], str(b.orders), str(b.events or "–"), str(b.published), str(b.applied), killed)
+        counts.add_row(TITLES[way], str(b.orders), str(b.events or "-"), str(b.published), str(b.applied), killed)
         bad = [_mark(n) for n in (b.ghosts, b.losses)]
         faults.add_row(TITLES[way], *bad, str(b.duplicates_delivered), _mark(b.applied_twice))
     console.print(counts)
