@@ -1,0 +1,9 @@
+"""RabbitMQ: pika's SelectConnection on a thread of its own, with publisher confirms.
+
+From the outside in: ``publisher`` is the face, ``batch`` is one call of it, ``session`` the connection and its thread,
+``lane`` one channel for one exchange, ``ledger`` its delivery tags, ``refusals`` what the broker's refusals mean.
+"""
+
+from .publisher import RabbitPublisher
+
+__all__ = ["RabbitPublisher"]

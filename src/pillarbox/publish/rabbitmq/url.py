@@ -1,0 +1,78 @@
+"""``amqp://`` and ``amqps://`` URLs as pika's connection parameters, one per node."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final, NamedTuple
+
+import pika
+
+from ...errors import BadUrl
+from ..broker_url import BrokerUrl, parse_broker_url
+
+EXAMPLE: Final = "amqp://user:password@host:5672/vhost"
+OPTIONS: Final = ("heartbeat", "ca", "cert", "key", "verify")
+DEFAULT_HEARTBEAT: Final = 15
+"""Seconds. A dead peer is noticed on an idle connection after about twice as long; a publish has its own deadline."""
+
+
+class RabbitUrl(NamedTuple):
+    """Where to connect: the nodes of one cluster, tried in turn. ``shown`` has no password."""
+
+    nodes: tuple[pika.ConnectionParameters, ...]
+    shown: str
+
+
+def parse_rabbitmq_url(url: str, *, connect_timeout: float) -> RabbitUrl:
+    """Read the URL. Options: ``heartbeat`` in seconds; for amqps ``ca``, ``cert``, ``key`` (files), ``verify=no``."""
+    secure = url.split(":", 1)[0].lower() == "amqps"
+    parts = parse_broker_url(url, example=EXAMPLE, default_port=5671 if secure else 5672)
+    unknown = sorted(set(parts.options) - set(OPTIONS))
+    if unknown:
+        raise BadUrl(f"{parts.shown} has an unknown option {unknown[0]!r}.", fix=f"Known are: {', '.join(OPTIONS)}.")
+    context = _tls(parts) if secure else None
+    nodes = (_parameters(parts, host, port, context, connect_timeout) for host, port in parts.hosts)
+    return RabbitUrl(tuple(nodes), parts.shown)
+
+
+def _parameters(
+    parts: BrokerUrl, host: str, port: int, context: ssl.SSLContext | None, connect_timeout: float
+) -> pika.ConnectionParameters:
+    return pika.ConnectionParameters(
+        host,
+        port,
+        virtual_host=parts.path or "/",
+        credentials=pika.PlainCredentials(parts.user or "guest", "guest" if parts.password is None else parts.password),
+        heartbeat=_heartbeat(parts),
+        ssl_options=pika.SSLOptions(context, host) if context else None,
+        connection_attempts=1,
+        socket_timeout=connect_timeout,
+        stack_timeout=connect_timeout,
+        client_properties={"connection_name": "pillarbox relay", "product": "Pillarbox"},
+    )
+
+
+def _heartbeat(parts: BrokerUrl) -> int:
+    text = parts.options.get("heartbeat", str(DEFAULT_HEARTBEAT))
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 3600):
+        raise BadUrl(f"{parts.shown}: heartbeat is {text!r}.", fix="Give whole seconds from 1 to 3600.")
+    return int(text)
+
+
+def _tls(parts: BrokerUrl) -> ssl.SSLContext:
+    options = parts.options
+    try:
+        context = ssl.create_default_context(cafile=options.get("ca"))
+        if "cert" in options:
+            context.load_cert_chain(options["cert"], options.get("key"))
+    except (OSError, ssl.SSLError) as error:
+        raise BadUrl(
+            f"{parts.shown}: the TLS files cannot be read: {error}.", fix="Check the files named by ca, cert and key."
+        ) from error
+    verify = options.get("verify", "yes").lower()
+    if verify not in {"yes", "no"}:
+        raise BadUrl(f"{parts.shown}: verify is {verify!r}.", fix="Write verify=yes (the default) or verify=no.")
+    if verify == "no":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
