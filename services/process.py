@@ -161,8 +161,12 @@ def run(
                 cwd="/",
                 **({"stdin": subprocess.DEVNULL} | options),  # type: ignore[call-overload]
             )
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired, FileNotFoundError) as error:
-            raise ServiceError(f"{error}\n{tail(log)}") from error
+        except subprocess.CalledProcessError as error:
+            raise ServiceError(f"{command[0]}: exit status {error.returncode}\n{tail(log)}") from error
+        except subprocess.TimeoutExpired as error:
+            raise ServiceError(f"{command[0]}: not done after {seconds:g} s\n{tail(log)}") from error
+        except FileNotFoundError as error:
+            raise ServiceError(f"{command[0]}: no such command") from error
 
 
 def family(pid: int) -> list[int]:
