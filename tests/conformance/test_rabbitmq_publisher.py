@@ -14,7 +14,7 @@ from tests.servers import unique
 
 
 class RabbitMQ:
-    too_large = None
+    too_large = 128 * 1024 * 1024 + 1  # max_message_size of RabbitMQ 3.10
 
     def __init__(self, url: str) -> None:
         self.url = url
