@@ -1,0 +1,29 @@
+"""Rows from a driver without SQLAlchemy's result objects: at tens of thousands a second, each object counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+T = TypeVar("T")
+
+
+def fetch(connection: Connection, sql: str, parameters: tuple[Any, ...] = ()) -> Sequence[tuple[Any, ...]]:
+    """Run a query in the driver's own parameter style and fetch all its rows as the driver gives them."""
+    result = connection.exec_driver_sql(sql, parameters)
+    assert result.cursor is not None
+    rows: Sequence[tuple[Any, ...]] = result.cursor.fetchall()
+    result.close()
+    return rows
+
+
+def in_parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Slices of at most ``size``."""
+    return (items[i : i + size] for i in range(0, len(items), size))
+
+
+def numbers(values: Iterable[int | None]) -> str:
+    """A PostgreSQL array literal; cheaper than a list, of which the driver looks at every element."""
+    return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
