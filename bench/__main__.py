@@ -1,4 +1,8 @@
-"""`python -m bench drain --database mysql --broker kafka --events 50000 --json`"""
+"""Compare the product with hand-written code on the same servers.
+
+python -m bench drain --database mysql --broker kafka --events 50000 --json
+python -m bench add --database postgres
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import argparse
 import json
 import sys
 
+from bench import add
 from bench.drain import Task, compare, run_once
 from bench.places import BROKERS, DATABASES, NoServer, server_of
 from bench.report import as_table, summarise
@@ -23,7 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    root = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    root = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = root.add_subparsers(required=True, metavar="drain|add")
     drain = commands.add_parser("drain", help="the relay against a raw loop, on a backlog")
     drain.add_argument("--database", choices=DATABASES, default="sqlite")
@@ -35,6 +42,12 @@ def parser() -> argparse.ArgumentParser:
     drain.add_argument("--profile", action="store_true", help="one more run of the product under cProfile")
     drain.add_argument("--json", action="store_true")
     drain.set_defaults(run=run_drain)
+    adding = commands.add_parser("add", help="outbox.add against two raw inserts in the same transaction")
+    adding.add_argument("--database", choices=DATABASES, default="sqlite")
+    adding.add_argument("--transactions", type=int, default=2_000, help="of each kind")
+    adding.add_argument("--payload", type=int, default=300, metavar="BYTES")
+    adding.add_argument("--json", action="store_true")
+    adding.set_defaults(run=run_add)
     return root
 
 
@@ -50,6 +63,12 @@ def run_drain(options: argparse.Namespace) -> int:
         print(json.dumps(summary, indent=2))
     else:
         print(as_table(summary) + (f"\n{summary['profile']}" if options.profile else ""))
+    return 0
+
+
+def run_add(options: argparse.Namespace) -> int:
+    summary = add.compare(add.AddTask(options.database, options.transactions, options.payload))
+    print(json.dumps(summary, indent=2) if options.json else add.as_table(summary))
     return 0
 
 

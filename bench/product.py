@@ -54,7 +54,7 @@ class TimedStore:
     def __init__(self, store: RowLeaseStore, watch: Stopwatch) -> None:
         self.renew = store.renew
         self.move_due = store.move_due
-        self.close = getattr(store, 'close', lambda: None)
+        self.close = getattr(store, "close", lambda: None)
         self._store = store
         self._watch = watch
 

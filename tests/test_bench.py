@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, insert, select, text
 
+from bench import add
 from bench.__main__ import main
 from bench.drain import Task, turns, verify
 from bench.fill import fill
 from bench.job import Figures
-from bench.places import Broker, wait_for_arrival
+from bench.places import Broker, fresh_database, wait_for_arrival
 from bench.raw_loop import all_or_nothing
 from bench.report import as_table, summarise
 from pillarbox.event.message import Message
@@ -20,6 +21,14 @@ from pillarbox.policy.lanes import lane_of, partition_of
 from pillarbox.store.install import install
 from pillarbox.store.schema import outbox_event, outbox_ready, outbox_receipt
 
+SAME_IN_BOTH = (
+    outbox_event.c.event_type,
+    outbox_event.c.aggregate_type,
+    outbox_event.c.aggregate_id,
+    outbox_event.c.event_key,
+    outbox_event.c.destination,
+    outbox_event.c.content_type,
+)
 TASK = Task("mysql", "kafka", events=1000, batch=100, rounds=3)
 
 
@@ -49,7 +58,7 @@ class TestDrain:
         assert isinstance(product, dict)
         assert isinstance(raw, dict)
         assert found["ratio"] == round(product["events_per_second"] / raw["events_per_second"], 3)
-        assert "rowlease.py" in str(found["profile"])
+        assert "function calls" in str(found["profile"])
 
     @pytest.mark.usefixtures("postgres_url")  # the benchmark makes databases of its own; this says what must be there
     def test_it_drains_postgresql_by_product_and_by_raw_loop(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,6 +73,42 @@ class TestDrain:
 
         assert main(["drain", "--broker", "kafka", "--events", "10"]) == 1
         assert capsys.readouterr().err.startswith("kafka does not answer at PILLARBOX_TEST_KAFKA")
+
+
+class TestAdd:
+    def test_add_and_two_raw_inserts_take_turns_in_real_transactions(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["add", "--database", "sqlite", "--transactions", "30", "--json"]) == 0
+
+        found = json.loads(capsys.readouterr().out)
+        assert list(found["p50_microseconds"]) == ["business", "raw", "add"]
+        assert found["transactions"] == 30
+
+    @pytest.mark.usefixtures("postgres_url")
+    def test_the_raw_inserts_leave_what_add_leaves(self) -> None:
+        with fresh_database("postgres") as url:
+            engine = create_engine(url)
+            install(engine, ["outbox"])
+            by_hand, by_add = add.by_hand(engine, {"text": "x"}), add.by_add(engine, {"text": "x"})
+            with engine.begin() as connection:
+                by_hand(connection, 7)
+                by_add(connection, 7)
+            with engine.connect() as connection:
+                events = connection.execute(select(*SAME_IN_BOTH).order_by(outbox_event.c.id)).fetchall()
+                work = connection.execute(select(outbox_ready.c.partition_no, outbox_ready.c.lane)).fetchall()
+            engine.dispose()
+
+        assert events[0] == events[1]
+        assert work[0] == work[1]
+
+    def test_what_add_costs_is_the_difference_of_the_medians(self) -> None:
+        seconds = {"business": [0.001] * 3, "raw": [0.002] * 3, "add": [0.0025, 0.004, 0.004]}
+
+        found = add.summarise(add.AddTask("mysql", 3), seconds)
+
+        assert found["p50_microseconds"] == {"business": 1000, "raw": 2000, "add": 4000}
+        assert found["added_microseconds"] == 2000.0
+        assert found["ratio"] == 0.5
+        assert add.as_table(found).splitlines()[-1] == "add costs 2,000.0 us more than raw, ratio 0.50"
 
 
 class TestRounds:
