@@ -72,7 +72,7 @@ class JarBuild:
 
     def fetch(self, place: Place) -> Binaries:
         _, artifact, version = self.coordinate.split(":")
-        root = kept(place.cache / f"{artifact}-{version}", partial(self._make, place))
+        root = kept(place.cache / f"{artifact}-{version}-unpacked", partial(self._make, place))
         libraries = f"{root / 'libs'}:{root / 'lib'}"  # MariaDB's jar brings its own libaio
         return Binaries([str(root / "bin/mysqld")], root, root / "share", {"LD_LIBRARY_PATH": libraries})
 
