@@ -65,7 +65,7 @@ class AsyncInbox:
         self.consumer = self._sync.consumer
 
     def once(self, session: AsyncTarget, event_id: UUID | str) -> Coroutine[Any, Any, bool]:
-        """See :meth:`Inbox.once`. Await it: not awaited it is always true, so the session's commit is refused (PB-026)."""
+        """See :meth:`Inbox.once`. Await it: un-awaited it is always true, so the commit is refused (PB-026)."""
         side = async_side(session, _ASYNC)
         return Pending(waiting_on(side.sync), "once()", lambda: side.run(lambda sync: self._sync.once(sync, event_id)))
 

@@ -35,6 +35,7 @@ COLUMNS: Final = (
 """In the order of Message's fields, so that a message is the parameter list."""
 
 _OCCURRED_AT = Message._fields.index("occurred_at")
+_PAYLOAD = Message._fields.index("payload")
 _MARKS = ", ".join("?" * 13)
 _STATEMENT_BYTES = 1_048_576  # below every server's default max_allowed_packet (MySQL 5.7: 4 MiB), even when escaped
 _STATEMENT_ROWS = 1_000  # beyond range_optimizer_max_mem_size an IN list makes MySQL scan
@@ -51,7 +52,12 @@ class Row(NamedTuple):
 
 
 class Executor(Protocol):
-    """Runs SQL on the caller's connection. ``sql`` has ``?`` for its parameters; the executor knows its own style."""
+    """Runs SQL on the caller's connection. ``sql`` has ``?`` for its parameters; the executor knows its own style.
+
+    ``bytes_as_hex``: the driver takes no bytes as parameters (aiomysql 0.3 beside PyMySQL 1.2).
+    """
+
+    bytes_as_hex: bool
 
     def inserted(self, sql: str, parameters: Sequence[object]) -> int:
         """Run one INSERT; the id that the database gave to the (first) row, 0 where it gives none."""
@@ -89,13 +95,14 @@ def insert_with(execute: Executor, dialect_name: str, rows: Sequence[Row]) -> li
 class OverCore:
     """SQLAlchemy's connection as an executor. Statements pass as driver SQL: nothing is compiled per call."""
 
-    __slots__ = ("_connection", "_style", "statements")
+    __slots__ = ("_connection", "_style", "bytes_as_hex", "statements")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.statements = 0
         """How many have succeeded: after a failure, whether part of the write stands in the transaction."""
         self._style = connection.dialect.paramstyle
+        self.bytes_as_hex = connection.dialect.driver == "aiomysql"
 
     def inserted(self, sql: str, parameters: Sequence[object]) -> int:
         result = self._connection.exec_driver_sql(styled(sql, self._style), tuple(parameters))
@@ -160,6 +167,7 @@ def _write_postgresql(execute: Executor, rows: Sequence[Row]) -> list[int]:
 
 _MY_EVENT = f"INSERT INTO outbox_event ({COLUMNS}, recorded_at) VALUES "
 _MY_EVENT_ROW = f"({_MARKS}, UTC_TIMESTAMP(6))"
+_MY_EVENT_ROW_HEX = "(" + ", ".join(["?"] * 9 + ["UNHEX(?)"] + ["?"] * 3) + ", UTC_TIMESTAMP(6))"
 _MY_READY = "INSERT INTO outbox_ready (partition_no, id, dest, lane) VALUES "
 
 
@@ -170,16 +178,24 @@ def _write_mysql(execute: Executor, rows: Sequence[Row]) -> list[int]:
 
 
 def _write_mysql_one(execute: Executor, row: Row) -> int:
-    row_id = execute.inserted(_MY_EVENT + _MY_EVENT_ROW, _event_parameters(row, _naive))
+    row_id = _insert_mysql_events(execute, (row,))
     delivery = "(?, LAST_INSERT_ID(), ?, ?)"  # one value throughout the statement
     parameters = [part for dest in range(row.deliveries) for part in (row.partition_no, dest, row.lane)]
     execute.inserted(_MY_READY + ", ".join([delivery] * row.deliveries), parameters)
     return row_id
 
 
+def _insert_mysql_events(execute: Executor, rows: Sequence[Row]) -> int:
+    each = [_event_parameters(row, _naive) for row in rows]
+    if execute.bytes_as_hex:
+        for parameters, row in zip(each, rows, strict=True):
+            parameters[_PAYLOAD] = row.message.payload.hex()
+    values = [_MY_EVENT_ROW_HEX if execute.bytes_as_hex else _MY_EVENT_ROW] * len(rows)
+    return execute.inserted(_MY_EVENT + ", ".join(values), [part for parameters in each for part in parameters])
+
+
 def _write_mysql_many(execute: Executor, rows: Sequence[Row]) -> list[int]:
-    parameters = [part for row in rows for part in _event_parameters(row, _naive)]
-    execute.inserted(_MY_EVENT + ", ".join([_MY_EVENT_ROW] * len(rows)), parameters)
+    _insert_mysql_events(execute, rows)
     ids = _read_ids(execute, rows)
     deliveries = _deliveries(rows, ids)
     flat = [part for delivery in deliveries for part in delivery]
@@ -191,7 +207,7 @@ def _statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """Cut the list so that no statement outgrows max_allowed_packet; a single large event is its own statement."""
     start = size = 0
     for place, row in enumerate(rows):
-        bytes_of_row = len(row.message.payload) + 4 * len(row.message.headers or "") + 500
+        bytes_of_row = 2 * len(row.message.payload) + 4 * len(row.message.headers or "") + 500
         if place > start and (size + bytes_of_row > _STATEMENT_BYTES or place - start == _STATEMENT_ROWS):
             yield rows[start:place]
             start, size = place, 0
