@@ -215,12 +215,8 @@ class Relay:
                     row.state,
                     row.error,
                 )
-        if settled.lost:
+        if settled.lost:  # the store has said which
             self.stats.lost += len(settled.lost)
-            log.warning(
-                "%d outcomes refused: the lease had ended and another relay holds the rows (my token %d, first row %s)",
-                len(settled.lost), settlement.token, tuple(settled.lost[0]),
-            )  # fmt: skip
 
     # Small duties -------------------------------------------------------------------------------------------------
 
