@@ -1,0 +1,97 @@
+"""One attempt at one event: mark, handlers and commit in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from .. import faultpoints
+from ..store.failures import Fault, fault_of
+from ..store.inbox import mark
+from .database import InboxDatabase
+from .handlers import Handler
+from .received import Received
+
+Call = tuple[Handler, Received[Any]]
+
+
+class Applied(NamedTuple):
+    """Handlers ran; their writes and the mark are committed."""
+
+
+class Duplicate(NamedTuple):
+    """The inbox had this event already; nothing ran."""
+
+
+class Failed(NamedTuple):
+    """The event (or its handler) is at fault; everything was rolled back."""
+
+    error: Exception
+
+
+class DatabaseAway(NamedTuple):
+    """The database is at fault, whatever the event. A commit whose answer was lost may stand: the mark will tell."""
+
+    error: Exception
+
+
+Result = Applied | Duplicate | Failed | DatabaseAway
+
+
+def attempt(database: InboxDatabase, consumer: str, event_id: str, calls: Sequence[Call]) -> Result:
+    """Apply one event, once. A failing handler is a result; interrupts (KeyboardInterrupt, …) roll back and pass."""
+    try:
+        session = database.begin()
+    except SQLAlchemyError as error:
+        return _away(database, error)
+    try:
+        return _in_transaction(database, session, consumer, event_id, calls)
+    finally:
+        database.end(session)
+
+
+def _in_transaction(
+    database: InboxDatabase, session: Session, consumer: str, event_id: str, calls: Sequence[Call]
+) -> Result:
+    try:
+        # Executed at once and not left to a flush: a second copy of the event waits here, before its handlers run.
+        first = mark(session.connection(), consumer, event_id)
+    except SQLAlchemyError as error:
+        # Before any handler ran nothing is the event's fault: a lost connection, a lock held by another copy, no table.
+        return _away(database, error)
+    if not first:
+        return Duplicate()
+    try:
+        with database.guard.watch(session):
+            _run(database, session, calls)
+    except Exception as error:  # noqa: BLE001 - whatever the user's code raises is the event's failure
+        return _away(database, error) if database.lost else Failed(error)
+    faultpoints.reach("consumer.after-handler")
+    return _commit(database, session)
+
+
+def _run(database: InboxDatabase, session: Session, calls: Sequence[Call]) -> None:
+    for handler, event in calls:
+        answer = handler.call(event, session)
+        if hasattr(answer, "__await__"):
+            raise TypeError(f"The handler {handler.name!r} returned an awaitable, which nobody will await.")
+        database.guard.check(handler.name)
+        session.flush()  # a constraint that fails here fails this handler, and the next handler sees the rows
+
+
+def _commit(database: InboxDatabase, session: Session) -> Result:
+    try:
+        session.commit()
+    except (OperationalError, InterfaceError) as error:
+        return Failed(error) if fault_of(error) is Fault.BUSY else _away(database, error)
+    except Exception as error:  # noqa: BLE001 - deferred constraints, and the user's own before_commit hooks
+        return _away(database, error) if database.lost else Failed(error)
+    return Applied()
+
+
+def _away(database: InboxDatabase, error: Exception) -> DatabaseAway:
+    database.distrust(elsewhere=fault_of(error) is Fault.READ_ONLY)
+    return DatabaseAway(error)

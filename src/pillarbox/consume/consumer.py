@@ -1,0 +1,211 @@
+"""The consumer as a user writes it."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+from sqlalchemy.engine import Engine
+
+from ..clock import Clock, SystemClock
+from ..errors import BadConsumer
+from ..event.limits import check_name
+from ..policy.retry import RetryPolicy
+from ..ports import Source
+from .database import InboxDatabase
+from .engine import consumer_engine
+from .handlers import make_handler
+from .plan import DEFAULT_RETRY
+from .registrations import Registrations
+from .runner import Runner
+from .running import Running
+from .signals import draining_signals
+from .sources import Broker, check_scheme, make_source
+from .stats import ConsumerStats
+from .stopping import StopFlag
+
+H = TypeVar("H", bound=Callable[..., object])
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
+
+
+class Consumer:
+    """Applies each event of its sources once to its database, however often the broker delivers it.
+
+    ``name`` is the consumer's identity (1 to 100 of ``A-Z a-z 0-9 . _ -``): the inbox, the consumer group and the
+    dead-letter destinations carry it. A consumer under a new name applies every event again.
+
+    ``database`` is an engine or a URL, with the inbox table in it (``pillarbox init --part inbox``). ``broker`` is a
+    URL (``kafka://``, ``amqp://``, ``amqps://``, ``embedded:///path``) or a :class:`Broker`. ``sources`` are topics or
+    queues. Nothing is connected, and no broker client imported, before it runs.
+
+    ``retry`` says how often a failing handler is tried before the event is set aside in ``<source>.<name>.dead``; while
+    it waits, the events behind it wait, so that order is kept. ``drain`` is the time in seconds that a stop may take.
+    ``batch`` is the most messages fetched ahead. ``options`` are the broker source's own keyword arguments.
+
+    >>> from pillarbox.consume import Consumer, Received
+    >>> consumer = Consumer("stock", database="sqlite://", broker="embedded:///tmp/log.db", sources=["orders"])
+    >>> @consumer.on("order.created")
+    ... def reserve(event: Received) -> None:
+    ...     print(event.payload)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        database: Engine | str,
+        broker: str | Broker,
+        sources: Sequence[str],
+        retry: RetryPolicy = DEFAULT_RETRY,
+        drain: float = 10.0,
+        batch: int = 100,
+        options: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.name = _check_name(name)
+        self.sources = _check_sources(sources)
+        self.stats = ConsumerStats()
+        if isinstance(broker, str):
+            check_scheme(broker)
+        if drain <= 0 or batch < 1:
+            raise BadConsumer(f"drain must be > 0 and batch >= 1, got {drain} and {batch}.", fix="Correct them.")
+        self._database = database
+        self._broker = broker
+        self._retry = retry
+        self._drain = drain
+        self._batch = batch
+        self._options = dict(options or {})
+        self._clock = clock or SystemClock()
+        self._chance = chance
+        self._registrations = Registrations()
+        self._stop = StopFlag()
+        self._busy = threading.Lock()
+
+    def on(self, event_type: type | str) -> Callable[[H], H]:
+        """Decorator: run the function for each event of this type, in the transaction that also marks it as applied.
+
+        ``event_type`` is an ``@event_type`` class or a name. The function takes one ``Received[T]`` and, if it wants,
+        one sync ``Session`` or ``Connection``, in any order and under any names; it is returned unchanged. Raises
+        BadHandler (PB-040) at once for parameters that could not be filled later. Several functions of one type run in
+        the order of registration, all in one transaction.
+        """
+
+        def register(function: H) -> H:
+            local_names = sys._getframe(1).f_locals  # types that are defined in the same function as the handler
+            self._registrations.add(make_handler(event_type, function, local_names))
+            return function
+
+        return register
+
+    @property
+    def event_types(self) -> tuple[str, ...]:
+        """The event types that have a handler."""
+        return tuple(self._registrations)
+
+    def run(self) -> None:
+        """Consume until :meth:`stop`, SIGTERM or SIGINT (handled when this is the main thread), then drain and return.
+
+        Draining finishes the event in progress and acknowledges it. A handler that is not done at the ``drain``
+        deadline is interrupted and rolled back; its event comes again.
+
+        Raises BadConsumer (PB-041), SourceMissing (PB-042), TablesMissing (PB-006), DatabaseUnavailable (PB-004),
+        BrokerUnavailable (PB-005), AccessRefused (PB-008) or MissingDriver (PB-003) at the start; later outages are
+        waited out.
+        """
+        with draining_signals(self._stop.set, self._drain):
+            self._run(lambda: None)
+
+    def start(self, timeout: float = 30.0) -> Running:
+        """Run in a thread; returns when the source is open, raises what :meth:`run` would raise until then.
+
+        >>> # with consumer.start() as running:
+        >>> #     running.wait_until(lambda: running.stats.applied == 3)
+        """
+        running = Running(self.name, self._run, self._stop, self.stats, self._drain)
+        running.begin(timeout)
+        return running
+
+    def stop(self) -> None:
+        """Ask the consumer to drain. Safe from any thread and signal handler; before a run, that run ends at once."""
+        self._stop.set()
+
+    def open_engine(self) -> tuple[Engine, bool]:
+        """The engine of the consumer's database, and whether it was made here (and is to be disposed of) from a URL."""
+        if isinstance(self._database, Engine):
+            return self._database, False
+        return consumer_engine(self._database), True
+
+    @property
+    def registrations(self) -> Registrations:
+        """The handlers, for tools that deliver without a broker."""
+        return self._registrations
+
+    def _run(self, ready: Callable[[], None]) -> None:
+        if not len(self._registrations):
+            raise BadConsumer(
+                f"The consumer {self.name!r} has no handlers.", fix="Register one with @consumer.on(EventType)."
+            )
+        if not self._busy.acquire(blocking=False):
+            raise BadConsumer(
+                f"The consumer {self.name!r} runs already.", fix="Start a second process to consume faster."
+            )
+        try:
+            self._consume(ready)
+        finally:
+            self._stop.clear()
+            self._busy.release()
+
+    def _consume(self, ready: Callable[[], None]) -> None:
+        source = make_source(self._broker, self.name, self.sources, self._options)
+        with ExitStack() as cleanup:
+            engine, own = self.open_engine()
+            if own:
+                cleanup.callback(engine.dispose)
+            database = InboxDatabase(engine)
+            cleanup.callback(database.close)
+            database.check()
+            cleanup.callback(source.close)
+            source.open()
+            ready()
+            self._runner(source, database).run()
+
+    def _runner(self, source: Source, database: InboxDatabase) -> Runner:
+        return Runner(
+            name=self.name,
+            source=source,
+            database=database,
+            registrations=self._registrations,
+            retry=self._retry,
+            stats=self.stats,
+            stop=self._stop,
+            batch=self._batch,
+            clock=self._clock,
+            chance=self._chance,
+        )
+
+
+def _check_name(name: object) -> str:
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise BadConsumer(
+            f"A consumer's name is 1 to 100 of A-Z a-z 0-9 . _ -, got {str(name)[:120]!r}.",
+            fix="It becomes part of group, topic and queue names.",
+        )
+    return name
+
+
+def _check_sources(sources: object) -> tuple[str, ...]:
+    if isinstance(sources, str) or not isinstance(sources, Sequence):
+        raise BadConsumer(f"sources is a list of topics or queues, got {sources!r}.", fix="Write sources=['orders'].")
+    found = tuple(check_name("source", source) for source in sources)
+    if not found:
+        raise BadConsumer("The consumer has no sources.", fix="Name the topics or queues it reads.")
+    if len(set(found)) != len(found):
+        raise BadConsumer(f"A source is named twice: {list(found)}.", fix="Name each source once.")
+    return found

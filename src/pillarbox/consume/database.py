@@ -1,0 +1,105 @@
+"""The consumer's own database connection: one at a time, one transaction per event."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from ..errors import BadConsumer
+from ..store.engines import check_schema
+from ..store.failures import connect_error
+from .guard import TransactionGuard
+
+_log = logging.getLogger("pillarbox.consume")
+
+
+class InboxDatabase:
+    """Keeps one connection of ``engine`` as long as it works, so that its isolation level is set once, not per event.
+
+    READ COMMITTED: under MySQL's default, REPEATABLE READ, marks would lock gaps and consumers wait for one another.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._connection: Connection | None = None
+        self._guard: TransactionGuard | None = None
+        self._distrusted = False
+
+    @property
+    def guard(self) -> TransactionGuard:
+        """The guard of the connection in use."""
+        assert self._guard is not None, "begin() comes first"
+        return self._guard
+
+    @property
+    def lost(self) -> bool:
+        """True when the connection in use broke."""
+        return self._connection is not None and self._connection.invalidated
+
+    def check(self) -> None:
+        """Raise TablesMissing (PB-006), or why the database cannot be reached (PB-004, PB-008)."""
+        try:
+            connection = self._connect()
+            check_schema(connection, part="inbox")
+            connection.rollback()
+        except DBAPIError as error:
+            self.close()
+            raise connect_error(error, self.engine.url) from error
+
+    def begin(self) -> Session:
+        """A session on the connection, no statement sent yet. Raises SQLAlchemy's errors when none can be opened."""
+        connection = self._connect()
+        return Session(bind=connection)
+
+    def end(self, session: Session) -> None:
+        """Roll back what was not committed, and forget the connection when it can no longer be trusted."""
+        connection = self._connection
+        try:
+            session.close()
+            if connection is not None and not connection.closed:
+                if self.guard.left_open and not connection.invalidated:
+                    connection.connection.rollback()
+                connection.rollback()
+        except SQLAlchemyError as error:
+            _log.debug("rolling back failed: %s", error)
+            self._distrusted = True
+        if self._distrusted or self.guard.left_open or connection is None or connection.closed or self.lost:
+            self.close()
+
+    def distrust(self, *, elsewhere: bool = False) -> None:
+        """Take a new connection for the next event; ``elsewhere``: the same address may lead to another server now."""
+        self._distrusted = True
+        if elsewhere:
+            self.engine.dispose()
+
+    def close(self) -> None:
+        """Give the connection back to its pool."""
+        connection, self._connection, self._guard, self._distrusted = self._connection, None, None, False
+        if connection is None or connection.closed:
+            return
+        try:
+            connection.close()
+        except SQLAlchemyError as error:
+            _log.debug("closing a database connection failed: %s", error)
+
+    def _connect(self) -> Connection:
+        if self._connection is not None and not self._connection.closed and not self._connection.invalidated:
+            return self._connection
+        self.close()
+        connection = self.engine.connect()
+        try:
+            if self.engine.dialect.name != "sqlite":  # which has one level only
+                connection = connection.execution_options(isolation_level="READ COMMITTED")
+            elif connection.get_isolation_level() == "AUTOCOMMIT":
+                raise BadConsumer(
+                    "The consumer's engine is in AUTOCOMMIT: mark and handler's writes would not commit together.",
+                    fix="Give the consumer an engine without isolation_level='AUTOCOMMIT'.",
+                )
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._guard = connection, TransactionGuard(connection)
+        return connection

@@ -1,0 +1,34 @@
+"""Where dead letters of a consumer go, and what they carry besides the original message."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from ..event.codec import as_utc_text
+
+REASON: Final = "deadLetterReason"
+ATTEMPTS: Final = "deadLetterAttempts"
+CONSUMER: Final = "deadLetterConsumer"
+SOURCE: Final = "deadLetterSource"
+POSITION: Final = "deadLetterPosition"
+AT: Final = "deadLetterAt"
+
+
+def dead_name(source: str, consumer: str) -> str:
+    """The topic or queue that takes what ``consumer`` gave up on ``source``."""
+    return f"{source}.{consumer}.dead"
+
+
+def dead_headers(
+    *, source: str, consumer: str, position: str, reason: str, attempts: int, at: datetime
+) -> list[tuple[str, str]]:
+    """Headers to add to the original ones. ``position`` is where the original stood, in the broker's own terms."""
+    return [
+        (REASON, reason),
+        (ATTEMPTS, str(attempts)),
+        (CONSUMER, consumer),
+        (SOURCE, source),
+        (POSITION, position),
+        (AT, as_utc_text(at)),
+    ]

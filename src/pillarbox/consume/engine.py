@@ -1,0 +1,57 @@
+"""An engine for a consumer that was given a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy.exc import ArgumentError
+
+from ..store.engines import sqlite_engine
+from ..store.failures import connect_error
+
+# Handlers may take their time and need every plan, so unlike the relay's engine this one sets no statement time-outs
+# and pins no plans. What it bounds is connecting, and silence on the wire.
+_CONNECT_SECONDS: Final = 10
+_MYSQL: Final = {"connect_timeout": _CONNECT_SECONDS, "read_timeout": 300, "write_timeout": 60, "charset": "utf8mb4"}
+_POSTGRES: Final = {
+    "connect_timeout": _CONNECT_SECONDS,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+_ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {"pymysql": _MYSQL, "mysqldb": _MYSQL, "psycopg": _POSTGRES, "psycopg2": _POSTGRES}
+)
+_DRIVERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "mysql": "mysql+pymysql",
+        "mariadb": "mariadb+pymysql",
+        "postgresql": "postgresql+psycopg",
+        "postgres": "postgresql+psycopg",
+    }
+)
+
+
+def consumer_engine(url: str) -> Engine:
+    """A small pool for one consumer: its own connection, and one to spare for the handlers' use.
+
+    A URL without driver means PyMySQL or psycopg. Connects to nothing yet. Raises BadUrl (PB-002) and MissingDriver
+    (PB-003).
+
+    >>> consumer_engine("sqlite:///stock.db").dialect.name
+    'sqlite'
+    """
+    try:
+        parsed = make_url(url)
+        parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
+        if parsed.get_backend_name() == "sqlite":
+            return sqlite_engine(parsed)
+        arguments = _ARGUMENTS.get(parsed.get_driver_name(), {})
+        own = {name: value for name, value in arguments.items() if name not in parsed.query}
+        return create_engine(parsed, pool_size=1, max_overflow=1, pool_timeout=10, pool_recycle=280, connect_args=own)
+    except (ArgumentError, ImportError) as error:
+        raise connect_error(error, url) from error

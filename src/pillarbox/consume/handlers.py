@@ -1,0 +1,102 @@
+"""Handlers by event type: what is registered, and how a message becomes a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from ..errors import BadHandler, CannotDecode, NotAnEventType
+from ..event.codec import decode
+from ..event.limits import check_name
+from ..event.message import Message
+from ..event.types import declared_type
+from .received import Received, receive
+from .signature import Signature, read_signature
+
+
+class Handler(NamedTuple):
+    """One registered function. ``into`` is what the payload is decoded into: a type, or Any for plain JSON."""
+
+    function: Callable[..., object]
+    event_type: str
+    into: Any
+    signature: Signature
+
+    @property
+    def name(self) -> str:
+        """What logs call it."""
+        return str(getattr(self.function, "__qualname__", None) or repr(self.function))
+
+    def prepare(self, message: Message, *, redelivered: bool) -> Received[Any]:
+        """Decode the payload; raises CannotDecode (PB-016)."""
+        return receive(message, _decode(message, self.into), redelivered=redelivered)
+
+    def call(self, event: Received[Any], session: Session) -> object:
+        """Run the function inside the session's open transaction."""
+        filled: dict[str, object] = {"event": event, "session": session}
+        if any(fill == "connection" for _, fill in self.signature.fills):
+            filled["connection"] = session.connection()
+        positional = [filled[fill] for name, fill in self.signature.fills if name in self.signature.positional]
+        named = {name: filled[fill] for name, fill in self.signature.fills if name not in self.signature.positional}
+        return self.function(*positional, **named)
+
+
+def make_handler(what: type | str, function: Callable[..., object], local_names: Mapping[str, Any]) -> Handler:
+    """Check ``function`` and tie it to the event type ``what`` (an ``@event_type`` class or a name).
+
+    Raises BadHandler (PB-040), also where the annotated payload class belongs to another event type.
+    """
+    if not callable(function):
+        raise BadHandler(
+            f"on({what!r}) decorates a function, not a {type(function).__name__}.", fix="Use it above def."
+        )
+    event_type = event_type_name(what)
+    signature = read_signature(function, local_names)
+    into = signature.payload
+    if into is None:
+        into = Any if isinstance(what, str) else what
+    handler = Handler(function, event_type, into, signature)
+    declared = _declared_name(into)
+    if declared is not None and declared != event_type:
+        raise BadHandler(
+            f"The handler {handler.name!r} is registered for {event_type!r} but takes a payload of {declared!r}.",
+            fix="Register it for the type that it takes.",
+        )
+    return handler
+
+
+def event_type_name(what: type | str) -> str:
+    """The event type's name on the wire; NotAnEventType (PB-015) for a class that has none."""
+    return check_name("event type", what) if isinstance(what, str) else declared_type(what).name
+
+
+def _declared_name(into: object) -> str | None:
+    try:
+        return declared_type(into).name if isinstance(into, type) else None
+    except NotAnEventType:
+        return None
+
+
+def _decode(message: Message, into: Any) -> Any:
+    if into is bytes:
+        return message.payload
+    if is_json(message.content_type):
+        return decode(message.payload, into, event_type=message.event_type)
+    if into is Any or into is object:
+        return message.payload
+    raise CannotDecode(
+        f"Event {message.event_id} of type {message.event_type!r} is {message.content_type!r}, which cannot be decoded "
+        f"into {getattr(into, '__name__', into)!s}.",
+        fix="Annotate the handler Received[bytes] and decode the body there.",
+    )
+
+
+def is_json(content_type: str) -> bool:
+    """True for application/json and the +json family, whatever parameters follow."""
+    essence = content_type.partition(";")[0].strip().lower()
+    return essence == "application/json" or essence.endswith("+json")
+
+
+__all__ = ["Handler", "event_type_name", "is_json", "make_handler"]

@@ -1,0 +1,45 @@
+"""What follows from a failed attempt. Pure: chance and counters come in as arguments."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ..policy.retry import RetryPolicy
+
+MAX_REASON: Final = 2_000
+"""Characters of a dead letter's reason: it travels as a header."""
+
+DEFAULT_RETRY: Final = RetryPolicy(base=1.0, cap=30.0, max_attempts=5)
+"""Half a minute at most. While one event waits, the events behind it on its source wait, too: order is kept."""
+
+OUTAGE_RETRY: Final = RetryPolicy(base=0.5, cap=10.0, max_attempts=2**31)
+"""Pauses while a database or broker is away; never exhausted, because no event is at fault."""
+
+
+class RetryLater(NamedTuple):
+    """Try again in ``seconds``; ``attempts`` have failed so far."""
+
+    seconds: float
+    attempts: int
+
+
+class SetAside(NamedTuple):
+    """Give the event up: into the dead-letter destination, with this reason."""
+
+    reason: str
+    attempts: int
+
+
+def after_failure(error: BaseException, attempts: int, policy: RetryPolicy, chance: float) -> RetryLater | SetAside:
+    """Decide on a failed attempt, the ``attempts``-th (from 1)."""
+    if policy.exhausted(attempts):
+        return SetAside(reason_of(error), attempts)
+    return RetryLater(policy.delay(attempts, chance), attempts)
+
+
+def reason_of(error: BaseException) -> str:
+    """An error as one readable line that fits a header."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    line = " ".join(text.split())
+    clean = line.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+    return clean if len(clean) <= MAX_REASON else clean[: MAX_REASON - 1] + "…"

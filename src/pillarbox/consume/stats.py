@@ -1,0 +1,31 @@
+"""What a consumer has done so far, as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(slots=True)
+class ConsumerStats:
+    """Counters since the consumer was made. One thread writes them, any thread may read.
+
+    ``received`` counts deliveries. Each ends as ``applied`` (handlers ran and committed), ``duplicates`` (the inbox had
+    it), ``unhandled`` (no handler for its type), ``dead`` (set aside) or ``dropped`` (the broker took it back),
+    or stays unfinished at a stop. ``acknowledged`` counts what the broker was told. ``retried`` counts failed attempts
+    that were tried again, ``database_away`` the waits for the database, ``broker_away`` failures of the broker.
+    """
+
+    received: int = 0
+    applied: int = 0
+    duplicates: int = 0
+    unhandled: int = 0
+    dead: int = 0
+    dropped: int = 0
+    acknowledged: int = 0
+    retried: int = 0
+    database_away: int = 0
+    broker_away: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """The counters by name."""
+        return asdict(self)

@@ -1,0 +1,24 @@
+"""How a running consumer is told to stop."""
+
+from __future__ import annotations
+
+
+class StopFlag:
+    """A plain flag. Not a threading.Event: setting one in a signal handler can deadlock with what it interrupted."""
+
+    __slots__ = ("_asked",)
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def set(self) -> None:
+        """Ask to stop. Safe from any thread and from a signal handler."""
+        self._asked = True
+
+    def clear(self) -> None:
+        """Ready for the next run."""
+        self._asked = False
+
+    def is_set(self) -> bool:
+        """True once somebody asked."""
+        return self._asked
