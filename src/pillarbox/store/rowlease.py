@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Connection, Engine
@@ -19,6 +17,7 @@ from .capabilities import Capabilities, detect
 from .claim import ClaimStrategy, Wanted, WorkRow, strategy
 from .engines import check_schema
 from .settle import SomeLost, settle_all, settle_ours
+from .tokens import Tokens
 from .transactions import Transactions
 from .workrows import Fence, WorkRows, work_rows
 
@@ -48,9 +47,10 @@ class RowLeaseStore:
             raise ConfigError(f"A relay id has 1 to {_MAX_RELAY_ID} printable ASCII characters, got {relay_id!r}.")
         if not 0 < lease <= 86_400:
             raise ConfigError(f"A lease lasts more than 0 and at most 86,400 seconds, got {lease!r}.")
-        self._relay_id = relay_id
+        self.relay_id = relay_id
         self._lease = lease
         self._max_bytes = max_bytes
+        self._engine = engine
         self._transactions = Transactions(engine)
         self._rows: WorkRows = work_rows(engine.dialect.name)
         self._tokens = Tokens()
@@ -61,7 +61,7 @@ class RowLeaseStore:
     def claim(self, limit: int) -> Claim:
         """See ports.Claims.claim."""
         _, claiming = self._known_server()
-        fence = Fence(self._relay_id, self._tokens.next())
+        fence = Fence(self.relay_id, self._tokens.next())
         if limit < 1 or not (claiming.peek is None or self._transactions.read(claiming.peek)):
             return Claim(fence.token, ())
         wanted = Wanted(fence, self._lease, self._start, limit)
@@ -77,7 +77,7 @@ class RowLeaseStore:
 
     def renew(self, token: int, keys: Sequence[WorkKey]) -> int:
         """See ports.Claims.renew."""
-        fence, ordered = Fence(self._relay_id, token), sorted(keys)
+        fence, ordered = Fence(self.relay_id, token), sorted(keys)
         if not ordered:
             return 0
         return self._transactions.write(lambda connection: self._rows.extend(connection, ordered, fence, self._lease))
@@ -91,42 +91,22 @@ class RowLeaseStore:
 
     def settle(self, settlement: Settlement) -> Settled:
         """See ports.Settlements.settle. May be repeated after an error: what the first call did is recognised."""
-        if not (settlement.sent or settlement.parked or settlement.given_back):
+        if settlement.is_empty:
             return Settled(0, 0, 0)
-        fence = Fence(self._relay_id, settlement.token)
+        fence = Fence(self.relay_id, settlement.token)
         try:
             return self._transactions.write(lambda c: settle_all(c, self._rows, fence, settlement))
         except SomeLost:
-            settled = self._transactions.write(lambda c: settle_ours(c, self._rows, fence, settlement))
-        if settled.lost:
-            log.warning(
-                "%d rows were no longer ours when they were settled (relay %s, token %d), first %s",
-                len(settled.lost),
-                self._relay_id,
-                settlement.token,
-                settled.lost[0],
-            )
-        return settled
+            return self._transactions.write(lambda c: settle_ours(c, self._rows, fence, settlement))
+
+    def close(self) -> None:
+        """Close the engine's idle connections."""
+        self._engine.dispose()
 
     def _known_server(self) -> tuple[Capabilities, ClaimStrategy]:
         if self._server is None:
             self._server = self._transactions.read(_look_at)
         return self._server
-
-
-class Tokens:
-    """Fencing tokens: microseconds since 1970, but always greater than the one before, whatever the clock does."""
-
-    def __init__(self, nanoseconds: Callable[[], int] = time.time_ns) -> None:
-        self._nanoseconds = nanoseconds
-        self._lock = threading.Lock()
-        self._last = 0
-
-    def next(self) -> int:
-        """The next token."""
-        with self._lock:
-            self._last = max(self._last + 1, self._nanoseconds() // 1_000)
-            return self._last
 
 
 def _look_at(connection: Connection) -> tuple[Capabilities, ClaimStrategy]:
