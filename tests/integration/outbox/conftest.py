@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from tests.integration.outbox.shop import ASYNC, SYNC, installed, open_async_engine, open_engine, with_driver
+from tests.integration.outbox.shop import (
+    ASYNC,
+    SYNC,
+    installed,
+    open_async_engine,
+    open_engine,
+    parameters,
+    with_driver,
+)
 from tests.servers import fresh_database
 from tests.services_fixtures import _need
 
@@ -51,14 +58,7 @@ def shops(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     found.close()
 
 
-def _parameters(known: dict[str, tuple[str, str]]) -> list[Any]:
-    return [
-        pytest.param(name, marks=() if server == "sqlite" else pytest.mark.services)
-        for name, (server, _) in known.items()
-    ]
-
-
-@pytest.fixture(params=_parameters(SYNC))
+@pytest.fixture(params=parameters(SYNC))
 def engine(request: pytest.FixtureRequest, shops: Shops) -> Iterator[Engine]:
     """The shop's database through each synchronous driver."""
     server, drivername = SYNC[request.param]
@@ -69,7 +69,7 @@ def engine(request: pytest.FixtureRequest, shops: Shops) -> Iterator[Engine]:
     found.dispose()
 
 
-@pytest.fixture(params=_parameters(ASYNC))
+@pytest.fixture(params=parameters(ASYNC))
 def async_engine(request: pytest.FixtureRequest, shops: Shops) -> AsyncEngine:
     """The shop's database through each asynchronous driver, without a pool."""
     server, drivername = ASYNC[request.param]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from sqlalchemy import Connection, Engine, Integer, String, create_engine, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -47,6 +48,20 @@ ASYNC = {
     "mysql-asyncmy": ("mysql", "mysql+asyncmy"),
     "mariadb102-aiomysql": ("mariadb102", "mysql+aiomysql"),
 }
+
+
+def through(*names: str, fixture: str = "engine") -> pytest.MarkDecorator:
+    """Run the test through these drivers only."""
+    known = SYNC if fixture == "engine" else ASYNC
+    return pytest.mark.parametrize(fixture, parameters({name: known[name] for name in names}), indirect=True)
+
+
+def parameters(known: dict[str, tuple[str, str]]) -> list[Any]:
+    return [
+        pytest.param(name, marks=() if server == "sqlite" else pytest.mark.services)
+        for name, (server, _) in known.items()
+    ]
+
 
 _numbers = itertools.count(1)
 

@@ -155,7 +155,8 @@ def test_many_events_keep_the_order_of_the_list_with_a_constant_number_of_statem
             assert len(statements) <= 3
     stored = (
         "SELECT e.aggregate_id, count(*) FROM outbox_event e JOIN outbox_ready r ON r.id = e.id "
-        "WHERE e.id >= (SELECT id FROM outbox_event WHERE aggregate_id = :first) GROUP BY e.id, e.aggregate_id ORDER BY e.id"
+        "WHERE e.id >= (SELECT id FROM outbox_event WHERE aggregate_id = :first) "
+        "GROUP BY e.id, e.aggregate_id ORDER BY e.id"
     )
     with engine.connect() as connection:
         found = connection.execute(text(stored), {"first": names[0]}).all()
