@@ -109,6 +109,14 @@ class GroupMember:
             self._forget(lost)
             return len(lost)
 
+    def holds(self, record: Record) -> bool:
+        """True while the record's partition is this member's, as far as it knows, and the record is not committed."""
+        with self._lock:
+            for owned in self._owned.values():
+                if (owned.topic, owned.number) == (record.topic, record.partition):
+                    return record.offset in owned.in_flight
+            return False
+
     def leave(self) -> None:
         """Give everything back at once, so that others need not wait for the lease to end."""
         with self._lock, self._file.write() as db:

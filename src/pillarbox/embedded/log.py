@@ -158,6 +158,11 @@ class EmbeddedLog:
         member = self._members.get(group)
         return member.commit(records) if member else 0
 
+    def holds(self, group: str, record: Record) -> bool:
+        """False once the record's partition was lost to another member: it is read again there."""
+        member = self._members.get(group)
+        return member is not None and member.holds(record)
+
     def renew(self, group: str) -> None:
         """Extend the leases during long work; safe from another thread."""
         member = self._members.get(group)
