@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import pika
@@ -13,6 +15,7 @@ from pika.spec import Basic
 from bench.raw_loop import Position
 
 DEADLINE = 20.0
+MESSAGES_PER_TURN = 100
 NOWHERE: Position = (None, None)
 
 
@@ -28,10 +31,19 @@ class RawRabbitMQ:
         self._wait()
 
     def publish(self, rows: Sequence[tuple]) -> Sequence[Position]:
-        publish, properties = self._channel.basic_publish, pika.BasicProperties
         self._awaited.update(range(self._next_tag, self._next_tag + len(rows)))
         self._next_tag += len(rows)
-        for row in rows:
+        self._send_some(iter(rows))
+        self._wait()
+        return [NOWHERE] * len(rows)
+
+    def _send_some(self, rows: Iterator[tuple]) -> None:
+        """A part, then the rest after the loop had its turn: the broker works on one part while the next is encoded."""
+        part = tuple(islice(rows, MESSAGES_PER_TURN))
+        if not part:
+            return
+        publish, properties = self._channel.basic_publish, pika.BasicProperties
+        for row in part:
             (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, exchange, _) = row
             headers = {
                 "id": event_id,
@@ -49,8 +61,7 @@ class RawRabbitMQ:
             )
             publish(exchange, kind, payload, envelope, mandatory=True)
         self._join_frames()
-        self._wait()
-        return [NOWHERE] * len(rows)
+        self._connection.ioloop.add_callback_threadsafe(partial(self._send_some, rows))
 
     def close(self) -> None:
         self._connection.close()
