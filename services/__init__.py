@@ -1,18 +1,20 @@
 """The real databases and brokers of the tests, private to this checkout: `python -m services up`.
 
-Tests break them with the functions below, by the name of a part (`kafka2`, `postgres`, ...):
+Tests break them by the name of a process (`kafka2`, `postgres`, ...):
 
-    from services import cont, kill, start, stop
+    import services
 
-    kill("kafka2")      # SIGKILL
-    start("kafka2")     # returns when the broker is registered again
-    stop("rabbitmq")    # SIGSTOP
-    cont("rabbitmq")    # SIGCONT
+    with services.killed("kafka2", "kafka3"):   # SIGKILL; both are registered again afterwards
+        ...
+    with services.stopped("rabbitmq"):          # SIGSTOP, then SIGCONT
+        ...
 
-A test that breaks a shared server puts it right again before it ends, and never runs beside another test.
+`kill`, `start`, `stop` and `cont` are the single steps. A test that breaks a shared server is marked `fault` and never
+runs beside another test; one on a server that is not ours (`services.running()` tells) is skipped.
 """
 
-from services.control import cont, down, kill, running, start, stop, up, urls
+from services.control import down, running, up, urls
+from services.faults import cont, kill, killed, start, stop, stopped
 from services.process import ServiceError
 
-__all__ = ["ServiceError", "cont", "down", "kill", "running", "start", "stop", "up", "urls"]
+__all__ = ["ServiceError", "cont", "down", "kill", "killed", "running", "start", "stop", "stopped", "up", "urls"]

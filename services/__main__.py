@@ -9,7 +9,7 @@ import sys
 import time
 from types import FrameType
 
-from services import control
+from services import apt, control, faults
 from services.control import Outcome
 from services.place import Place
 from services.process import ServiceError
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         ("cont", "SIGCONT"),
     ]:
         commands.add_parser(name, help=f"one process, such as kafka2: {text}").add_argument("part")
-    commands.add_parser("running", help="the names of the servers that run, one a line")
+    commands.add_parser("running", help="the servers of which anything runs, one a line")
     runner = commands.add_parser("run", help="up, then a command, then stop what was started for it")
     runner.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
     chosen = parser.parse_args(arguments)
@@ -59,13 +59,13 @@ def _carry_out(chosen: argparse.Namespace) -> int:
         case "env":
             print("".join(f"{name}={url}\n" for name, url in control.urls().items()), end="")
         case "running":
-            print("".join(f"{name}\n" for name in control.running()), end="")
+            print("".join(f"{name}\n" for name in control.partly_running()), end="")
         case "wipe":
             _wipe()
         case "run":
             return _run(chosen.argv)
         case breaking:
-            getattr(control, breaking)(chosen.part)
+            getattr(faults, breaking)(chosen.part)
     return 0
 
 
@@ -90,7 +90,7 @@ def _run(argv: list[str]) -> int:
     The last line says which servers were not there, and what root has to say to get them.
     """
     signal.signal(signal.SIGTERM, _interrupted)
-    before = set(control.running())
+    before = set(control.partly_running())
     outcomes: list[Outcome] = []
     try:
         outcomes = control.up()
@@ -103,7 +103,7 @@ def _run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     finally:
-        if started := [name for name in control.running() if name not in before]:
+        if started := [name for name in control.partly_running() if name not in before]:
             control.down(started)
         print(_what_was_skipped(outcomes))
 
@@ -122,8 +122,8 @@ def _what_was_skipped(outcomes: list[Outcome]) -> str:
     if not absent:
         return "skipped for lack of a server: nothing" if outcomes else "no server was started"
     names = ", ".join(one.name for one in absent)
-    packages = {word for one in absent if one.state == "missing" for word in one.problem.split()[3:]}
-    hint = f"; as root: apt-get install --no-install-recommends {' '.join(sorted(packages))}" if packages else ""
+    packages = sorted({package for one in absent for package in one.missing})
+    hint = f"; as root: {apt.install_line(packages)}" if packages else ""
     return f"skipped for lack of a server: all that needs {names}{hint}"
 
 

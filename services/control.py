@@ -1,7 +1,6 @@
-"""Bringing servers up and down, and breaking single parts of them."""
+"""Bringing servers up and down, and saying where they are."""
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Collection
@@ -10,33 +9,37 @@ from dataclasses import dataclass
 
 from services import apt
 from services.place import Place
-from services.process import Process, ServiceError
+from services.process import ServiceError
 from services.registry import servers
 from services.server import Server
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one server in `up`. Times in seconds; `problem` is empty when it is up."""
+    """What became of one server in `up`; times in seconds.
+
+    `missing` names the packages that root would have to install for it. `problem` says why it is not up.
+    """
 
     name: str
     state: str
     fetched_s: float = 0.0
     ready_s: float = 0.0
     problem: str = ""
+    missing: tuple[str, ...] = ()
 
 
 def up(names: Collection[str] = ()) -> list[Outcome]:
     """Fetches and starts the named servers, or all, in parallel; a server that runs already is left alone.
 
     One whose variable is in the environment belongs to the user and is not started. Packages that are missing are
-    installed if we are root; otherwise the servers that need them have the state `missing` and the line to say.
+    installed if we are root; otherwise the outcome of the servers that need them says what root has to do.
     """
     place = Place.of_checkout()
     wanted = _chosen(place, names)
     with place.locked():
         ours = [server for server in wanted if not _given(server)]
-        outcomes = [Outcome(server.name, "given by the environment") for server in wanted if _given(server)]
+        outcomes = [Outcome(server.name, "is yours") for server in wanted if _given(server)]
         lacking = apt.missing(package for server in ours for package in server.needs)
         if lacking and os.geteuid() == 0:
             _install(lacking, place)
@@ -49,39 +52,14 @@ def up(names: Collection[str] = ()) -> list[Outcome]:
 
 
 def down(names: Collection[str] = ()) -> list[str]:
-    """Stops the named servers, or all; returns those that ran. Data and downloads stay."""
+    """Stops the named servers, or all; returns those of which anything ran. Data and downloads stay."""
     place = Place.of_checkout()
     with place.locked():
-        running = [server for server in _chosen(place, names) if _any_part(server)]
-        with ThreadPoolExecutor(max_workers=max(1, len(running))) as pool:
-            list(pool.map(lambda server: server.end(), running))
+        there = [server for server in _chosen(place, names) if _any_part(server)]
+        with ThreadPoolExecutor(max_workers=max(1, len(there))) as pool:
+            list(pool.map(lambda server: server.end(), there))
         _write_env(place)
-    return [server.name for server in running]
-
-
-def kill(part: str) -> None:
-    """SIGKILL for one process and its children, as when the machine takes it away; returns when they are gone."""
-    _, process = _part(part)
-    if process.pid() is None:
-        raise ServiceError(f"{part} is not running")
-    process.kill()
-
-
-def start(part: str) -> None:
-    """Starts a killed process again and waits until it has answered, a Kafka broker until it is registered."""
-    server, _ = _part(part)
-    with Place.of_checkout().locked():
-        server.start_part(part)
-
-
-def stop(part: str) -> None:
-    """SIGSTOP: the process freezes and keeps its connections open."""
-    _part(part)[1].send(signal.SIGSTOP)
-
-
-def cont(part: str) -> None:
-    """SIGCONT: a frozen process goes on."""
-    _part(part)[1].send(signal.SIGCONT)
+    return [server.name for server in there]
 
 
 def urls() -> dict[str, str]:
@@ -97,8 +75,13 @@ def urls() -> dict[str, str]:
 
 
 def running() -> list[str]:
-    """The names of the servers that run now and have processes of their own."""
+    """The names of the servers all of whose processes run."""
     return [server.name for server in servers(Place.of_checkout()) if server.parts() and server.running()]
+
+
+def partly_running() -> list[str]:
+    """The names of the servers of which at least one process runs."""
+    return [server.name for server in servers(Place.of_checkout()) if _any_part(server)]
 
 
 def memory() -> dict[str, int]:
@@ -108,7 +91,7 @@ def memory() -> dict[str, int]:
 
 
 def _install(packages: list[str], place: Place) -> None:
-    """Without these packages some servers are `missing`; the others come up all the same."""
+    """When it fails, some servers stay away and the others come up all the same."""
     try:
         apt.install(packages, place)
     except ServiceError as error:
@@ -117,10 +100,9 @@ def _install(packages: list[str], place: Place) -> None:
 
 def _bring_up(server: Server) -> Outcome:
     if lacking := apt.missing(server.needs):
-        return Outcome(server.name, "missing", problem=apt.install_line(lacking))
+        return Outcome(server.name, "missing", problem=apt.install_line(lacking), missing=tuple(lacking))
     already = server.running()
-    begin = time.monotonic()
-    fetched = begin
+    begin = fetched = time.monotonic()
     try:
         server.fetch()
         fetched = time.monotonic()
@@ -134,18 +116,9 @@ def _bring_up(server: Server) -> Outcome:
 def _chosen(place: Place, names: Collection[str]) -> list[Server]:
     known = servers(place)
     if unknown := set(names) - {server.name for server in known}:
-        known_names = ", ".join(server.name for server in known)
-        raise ServiceError(f"no such server: {', '.join(sorted(unknown))}; there are {known_names}")
+        there_are = ", ".join(server.name for server in known)
+        raise ServiceError(f"no such server: {', '.join(sorted(unknown))}; there are {there_are}")
     return [server for server in known if not names or server.name in names]
-
-
-def _part(name: str) -> tuple[Server, Process]:
-    known = servers(Place.of_checkout())
-    for server in known:
-        if name in server.parts():
-            return server, server.parts()[name]
-    parts = [part for server in known for part in server.parts()]
-    raise ServiceError(f"no such part: {name}; there are {', '.join(parts)}")
 
 
 def _given(server: Server) -> bool:

@@ -8,6 +8,7 @@ may have at most 107 characters (unix(7), sun_path). Then a temporary folder is 
 import fcntl
 import json
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -38,13 +39,14 @@ class Place:
         own = checkout / ".services"
         own.mkdir(exist_ok=True)
         memory = own / "place.json"
-        if memory.exists():
-            known = json.loads(memory.read_text())
-            folder, first_port = Path(known["folder"]), int(known["first_port"])
-        else:
-            folder, first_port = _choose_folder(own), _choose_ports()
-            memory.write_text(json.dumps({"folder": str(folder), "first_port": first_port}))
-        return cls(checkout, folder, _cache_folder(), first_port)
+        known = json.loads(memory.read_text()) if memory.exists() else {}
+        if known.get("checkout") != str(checkout):
+            if known:  # this is a copy of another checkout, whose ports, data and processes are not ours
+                shutil.rmtree(own)
+                own.mkdir()
+            known = {"checkout": str(checkout), "folder": str(_choose_folder(own)), "first_port": _choose_ports()}
+            memory.write_text(json.dumps(known))
+        return cls(checkout, Path(known["folder"]), _cache_folder(), int(known["first_port"]))
 
     @property
     def env_file(self) -> Path:

@@ -60,10 +60,7 @@ class Process:
                 check=True,
                 timeout=30,
             )
-        self.adopt(int(launched.stdout))
-
-    def adopt(self, pid: int) -> None:
-        """Remembers a process that a server's own start script made."""
+        pid = int(launched.stdout)
         self.record.write_text(json.dumps({"pid": pid, "started": _start_time(pid), "boot": _boot()}))
 
     def pid(self) -> int | None:
