@@ -20,7 +20,7 @@ def kill(part: str) -> None:
 
 
 def start(*parts: str) -> None:
-    """Starts killed processes again, together, and waits until each has answered, a Kafka broker until it is registered.
+    """Starts killed processes again, together, and waits until each answers: a broker, until it is registered.
 
     A killed broker is let in again only when its old session is over, 6 s after the kill; its replicas may still have
     to catch up then.

@@ -134,9 +134,6 @@ def test_a_killed_server_comes_back_with_what_was_committed(mysql57_url: str) ->
 def test_a_killed_broker_is_gone_and_registers_again(kafka_admin: AdminClient) -> None:
     if "kafka" not in services.running():
         pytest.skip("not our cluster: it is not ours to kill")
-    services.kill("kafka2")
-    try:
+    with services.killed("kafka2"):
         assert "kafka" not in services.running()
-    finally:
-        services.start("kafka2")
     assert set(kafka_admin.list_topics(timeout=10).brokers) == {1, 2, 3}
