@@ -67,7 +67,8 @@ class TestServerStore(StoreConformance):
     """One database for each server, emptied before each test."""
 
     @pytest.fixture(scope="class", params=DATABASES)
-    def shared(self, request: pytest.FixtureRequest) -> Iterator[SqlOutbox]:
+    @classmethod
+    def shared(cls, request: pytest.FixtureRequest) -> Iterator[SqlOutbox]:
         with fresh_database(_need(request, request.param).url) as url:
             outbox = SqlOutbox(url)
             yield outbox

@@ -88,14 +88,14 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def _fault_of_driver(error: BaseException) -> Fault:
+    if error.args and isinstance(error.args[0], int):  # before sqlstate, which PyMySQL has, too, and which says less
+        return _MYSQL.get(error.args[0], Fault.BUG)
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if isinstance(state, str):
         return _POSTGRES.get(state) or (Fault.LOST if state[:2] in _POSTGRES_LOST_CLASSES else Fault.BUG)
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(code, int):
         return _SQLITE.get(code & 0xFF) or _sqlite_by_text(str(error))
-    if error.args and isinstance(error.args[0], int):
-        return _MYSQL.get(error.args[0], Fault.BUG)
     return _without_code(error)
 
 
