@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Dialect, make_url
 
 from ..errors import BadUrl
 from . import view
@@ -36,22 +37,27 @@ def ddl(dialect_name: str, parts: Sequence[Part] = PARTS) -> str:
 
 def _ddl_of(part: Part, dialect_name: str) -> str:
     text = StringIO()
-    context = migration(part, dialect_name=dialect_name, as_sql=True, output_buffer=text)
+    one_transaction = dialect_name in ("postgresql", "sqlite")
+    dialect = make_url(f"{dialect_name}://").get_dialect()()
+    dialect.insert_returning = False  # older servers lack it, and a script has no use for the answer
+    context = migration(part, dialect=dialect, as_sql=True, output_buffer=text, transactional_ddl=one_transaction)
     with context.begin_transaction():
         context.run_migrations(op=Operations(context))
         if part == "outbox":
             context.impl.static_output(f"{view.DROP};\n\n{view.create(dialect_name)};\n")
+        if not one_transaction:
+            context.impl.static_output("COMMIT;")  # MySQL: the version row, for a client without autocommit
     return f"-- Pillarbox: the {part} for {dialect_name}\n\n{text.getvalue().strip()}\n"
 
 
 def migration(
-    part: Part, *, connection: Any = None, dialect_name: str | None = None, **options: Any
+    part: Part, *, connection: Connection | None = None, dialect: Dialect | None = None, **options: Any
 ) -> MigrationContext:
     """Alembic's context for one part's history, without an env.py and without its process-wide ``op``."""
     directory = scripts(part)
     options["version_table"] = VERSION_TABLES[part]
     options["fn"] = lambda revision, _context: directory._upgrade_revs("head", revision)
-    return MigrationContext.configure(connection=connection, dialect_name=dialect_name, opts=options)
+    return MigrationContext.configure(connection=connection, dialect=dialect, opts=options)
 
 
 def scripts(part: Part) -> ScriptDirectory:

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from ..errors import InitBusy, SchemaMismatch
 from . import view
 from .ddl import PARTS, Part, ddl, include_object, migration, scripts
+from .engines import BEGIN_OPTION
 
 __all__ = ["PARTS", "Part", "ddl", "include_object", "install"]
 
@@ -105,7 +106,8 @@ def _alone_on_mysql(connection: Connection, deadline: float) -> Iterator[None]:
 
 @contextmanager
 def _alone_on_sqlite(connection: Connection, deadline: float) -> Iterator[None]:
-    # The write lock from the start. The driver may have begun by itself, or the engine's own listener may have.
+    # The write lock from the start. The engine's own listener may have begun, and must not wait there by its own time.
+    connection.execution_options(**{BEGIN_OPTION: "DEFERRED"})
     with connection.begin():
         waited = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
         connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(deadline * 1000)}")
