@@ -84,7 +84,9 @@ class EmbeddedSource:
         try:
             self._embedded.append([NewRecord(name, record.key, list(headers.items()), record.body)])
         except PillarboxError as error:
-            raise BrokerUnavailable(f"The dead letter was not written: {error.message}", fix=error.how_to_fix) from error
+            raise BrokerUnavailable(
+                f"The dead letter was not written: {error.message}", fix=error.how_to_fix
+            ) from error
 
     def close(self) -> None:
         """Leave the group and close the file."""

@@ -77,7 +77,7 @@ class ConsumerConformance:
         world.send(message, message, world.message(2), message)
         with consumer.start() as running:
             running.wait_until(lambda: consumer.stats.acknowledged == 4, WAIT)
-            running.wait_until(lambda: world.all_acknowledged(consumer), WAIT)
+        world.assert_all_acknowledged(consumer)
         assert world.notes() == ["1", "2"]
         assert (consumer.stats.applied, consumer.stats.duplicates) == (2, 2)
 
@@ -219,7 +219,7 @@ class ConsumerConformance:
         world.send(world.message(1), poison, world.message(3))
         with consumer.start() as running:
             running.wait_until(lambda: consumer.stats.acknowledged == 3, WAIT)
-            running.wait_until(lambda: world.all_acknowledged(consumer), WAIT)
+        world.assert_all_acknowledged(consumer)
         assert world.notes() == ["1", "3"]
         (dead,) = world.dead(consumer)
         assert (dead.body, dead.key) == (poison.payload, poison.key)
@@ -244,7 +244,7 @@ class ConsumerConformance:
         )
         with consumer.start() as running:
             running.wait_until(lambda: consumer.stats.acknowledged == 5, WAIT)
-            running.wait_until(lambda: world.all_acknowledged(consumer), WAIT)
+        world.assert_all_acknowledged(consumer)
         dead = world.dead(consumer, at_least=4)
         assert len(dead) == 4
         assert {letter.headers[letters.ATTEMPTS] for letter in dead} == {"1"}
@@ -258,7 +258,7 @@ class ConsumerConformance:
         world.send(world.message(event_type="something.else"), world.message())
         with consumer.start() as running:
             running.wait_until(lambda: consumer.stats.acknowledged == 2, WAIT)
-            running.wait_until(lambda: world.all_acknowledged(consumer), WAIT)
+        world.assert_all_acknowledged(consumer)
         assert (consumer.stats.unhandled, consumer.stats.applied, consumer.stats.dead) == (1, 1, 0)
         assert world.marks(consumer) == 1
 
@@ -275,7 +275,7 @@ class ConsumerConformance:
         assert consumer.stats.acknowledged == 0
         with consumer.start() as running:
             running.wait_until(lambda: consumer.stats.acknowledged == 1, WAIT)
-            running.wait_until(lambda: world.all_acknowledged(consumer), WAIT)
+        world.assert_all_acknowledged(consumer)
         assert (consumer.stats.applied, consumer.stats.duplicates) == (1, 1)
         assert world.effects() == [message.event_id]
 

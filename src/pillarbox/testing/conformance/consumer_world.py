@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ class BrokerUnderTest(Protocol):
         ...
 
     def unacknowledged(self, source: str, consumer: str) -> int:
-        """Messages of a source that the consumer has not finished, by the broker's own word."""
+        """Messages of a source that the consumer, which is stopped, has not finished, by the broker's own word."""
         ...
 
 
@@ -171,11 +172,13 @@ class ConsumerWorld:
         if not getattr(self.under_test.capabilities, capability):
             pytest.skip(f"{self.under_test.capabilities.scheme} lacks the capability {capability!r}")
 
-    def all_acknowledged(self, consumer: Consumer) -> bool:
-        """True when the broker, as far as it can tell, has nothing left for the consumer."""
-        if not self.under_test.capabilities.unacknowledged:
-            return True
-        return self.under_test.unacknowledged(self.source, consumer.name) == 0
+    def assert_all_acknowledged(self, consumer: Consumer, timeout: float = 10.0) -> None:
+        """The broker, as far as it can tell, has nothing left for the (stopped) consumer."""
+        until = time.monotonic() + timeout
+        left = -1
+        while self.under_test.capabilities.unacknowledged and left != 0 and time.monotonic() < until:
+            left = self.under_test.unacknowledged(self.source, consumer.name)
+        assert left <= 0, f"{left} messages are not acknowledged"
 
     def dead(self, consumer: Consumer, at_least: int = 1) -> list[DeadCopy]:
         """The consumer's dead letters of this test's source."""
