@@ -27,7 +27,10 @@ PREFIX = "pillarbox_demo_"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Where one way of the demo lives. ``source`` is what the stock service reads: a topic or a queue."""
+    """Where one way of the demo lives. ``source`` is what the stock service reads: a topic or a queue.
+
+    ``reading`` are the consumer's options: how soon the broker gives a killed consumer's share to the next one.
+    """
 
     folder: Path
     shop_url: str
@@ -35,6 +38,7 @@ class World:
     broker_url: str
     destination: Destination
     source: str
+    reading: dict[str, Any]
     published_ids: Callable[[], list[str]]
 
 
@@ -92,7 +96,7 @@ def _own_database(url: URL, name: str) -> Iterator[str]:
 
 # Brokers ----------------------------------------------------------------------------------------------------------
 
-Broker = tuple[str, Destination, str, Callable[[], list[str]]]
+Broker = tuple[str, Destination, str, dict[str, Any], Callable[[], list[str]]]
 
 
 @contextmanager
@@ -118,7 +122,7 @@ def _embedded(name: str, folder: Path) -> Broker:
         with EmbeddedLog(path) as log:
             return [record.headers["id"] for record in log.records(name)]
 
-    return f"embedded:///{path.as_posix().lstrip('/')}", Topic(name), name, read
+    return f"embedded:///{path.as_posix().lstrip('/')}", Topic(name), name, {"lease": 3.0}, read
 
 
 @contextmanager
@@ -148,7 +152,7 @@ def _kafka(url: str, name: str) -> Iterator[Broker]:
             reader.close()
 
     try:
-        yield url, Topic(name), name, read
+        yield url, Topic(name), name, {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}, read
     finally:
         dead = [t for t in admin.list_topics(timeout=10).topics if t.startswith(name)]
         for future in admin.delete_topics(dead, operation_timeout=10).values():
@@ -187,7 +191,7 @@ def _rabbitmq(url: str, name: str) -> Iterator[Broker]:
         return found
 
     try:
-        yield url, Exchange(name, "demo.order-placed"), queue, read
+        yield url, Exchange(name, "demo.order-placed"), queue, {}, read
     finally:
         removing = channel()
         removing.exchange_delete(name)

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from ..errors import PillarboxError
+from ..store.engines import BEGIN_OPTION
 from ..store.inspect import overview
 from ..store.install import install
 from .child import TASK_VARIABLE
@@ -26,6 +27,9 @@ from .strikes import COUNT_VARIABLE, Child, Strike
 
 LEASE = 3.0
 """Seconds: short, so that a killed relay's events return while one watches."""
+
+PATIENCE = 20.0
+"""Seconds without any change after which a way is taken to be at its end."""
 
 DEADLINE = 120.0
 """Seconds for one way; a slower run has failed."""
@@ -99,6 +103,7 @@ def _children(way: Way, options: DemoOptions, world: World, strikes: Plan) -> di
         "broker_url": world.broker_url,
         "destination": list(world.destination),
         "source": world.source,
+        "reading": world.reading,
     }
     environment = {
         TASK_VARIABLE: json.dumps(task),
@@ -139,6 +144,7 @@ def _drive(
         child.start()
     end = time.monotonic() + DEADLINE
     quiet_since, before = time.monotonic(), None
+    told: int | None = None  # events in the broker, once the shop has closed: what a naive consumer has to work off
     while True:
         for child in children.values():
             child.strike_if_stalled()
@@ -147,8 +153,11 @@ def _drive(
         show(glance)
         if glance != before:
             quiet_since, before = time.monotonic(), glance
-        if children["shop"].finished == 0 and _at_rest(glance, time.monotonic() - quiet_since):
-            return
+        if children["shop"].finished == 0:
+            if told is None and way != "outbox":
+                told = len(set(world.published_ids()))
+            if _at_rest(glance, told, time.monotonic() - quiet_since):
+                return
         if time.monotonic() > end:
             raise DemoFailed(
                 f"The {way} way did not finish in {DEADLINE:.0f} s: {glance}. Log: {_tail(world.folder / 'log')}"
@@ -156,11 +165,12 @@ def _drive(
         time.sleep(0.05)
 
 
-def _at_rest(glance: Glance, quiet: float) -> bool:
-    """The outbox says itself when it is empty. The naive ways know nothing: wait until nothing moves."""
-    if glance.waiting is None:
-        return quiet > 2.0
-    return glance.waiting == 0 and (glance.applied >= glance.orders or quiet > 15.0) and quiet > 0.5
+def _at_rest(glance: Glance, told: int | None, quiet: float) -> bool:
+    """Everything that can arrive has arrived and nothing moves; or nothing has moved for so long that it never will."""
+    if quiet > PATIENCE:
+        return True
+    to_apply = glance.orders if told is None else told
+    return quiet > 0.5 and not glance.waiting and glance.applied >= to_apply
 
 
 def _check_alive(child: Child, world: World) -> None:
@@ -172,24 +182,29 @@ def _check_alive(child: Child, world: World) -> None:
 def _look(way: Way, shop: Engine, stock: Engine, children: dict[str, Child]) -> Glance:
     waiting = sent = None
     try:
-        with shop.connect() as connection:
+        with _reading(shop) as connection:
             orders = connection.scalar(select(func.count()).select_from(Order)) or 0
             if way == "outbox":
                 counts = overview(connection).counts
                 sent = counts.get("SENT", 0)
                 waiting = sum(counts.values()) - sent - counts.get("DEAD", 0)
-        with stock.connect() as connection:
+        with _reading(stock) as connection:
             applied = connection.scalar(select(func.count(Movement.event_id.distinct()))) or 0
     except DBAPIError as error:
         raise DemoFailed(f"The demo's own database stopped answering: {error.orig!r}.") from error
     return Glance(way, orders, waiting, sent, applied, {role: child.kills for role, child in children.items()})
 
 
+def _reading(engine: Engine) -> Connection:
+    # On SQLite a reader must not wait for the write lock that a stalled process holds.
+    return engine.connect().execution_options(**{BEGIN_OPTION: "DEFERRED"})
+
+
 def _books(way: Way, options: DemoOptions, world: World, shop: Engine, stock: Engine) -> Books:
-    with shop.connect() as connection:
+    with _reading(shop) as connection:
         orders = list(connection.scalars(select(Order.event_id)))
         events = sum(overview(connection).counts.values()) if way == "outbox" else 0
-    with stock.connect() as connection:
+    with _reading(stock) as connection:
         applied = list(connection.scalars(select(Movement.event_id)))
     deliveries = (world.folder / "deliveries").stat().st_size
     return balance(orders, events, world.published_ids(), applied, deliveries)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sqlalchemy import Engine, String, insert
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -24,9 +27,9 @@ class Movement(StockTables):
     number: Mapped[int]
 
 
-def stock_consumer(engine: Engine, broker: str, source: str) -> Consumer:
+def stock_consumer(engine: Engine, broker: str, source: str, options: Mapping[str, Any]) -> Consumer:
     """The consumer as a user would write it."""
-    consumer = Consumer("stock", database=engine, broker=broker, sources=[source])
+    consumer = Consumer("stock", database=engine, broker=broker, sources=[source], batch=20, options=options)
 
     @consumer.on(OrderPlaced)
     def take(event: Received[OrderPlaced], session: Session) -> None:
