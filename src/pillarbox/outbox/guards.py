@@ -14,7 +14,7 @@ from ..store.drivers import Driver, begins_by_itself, driver_of
 from ..store.engines import check_schema
 from ..store.failures import Fault, connect_error, fault_of
 from ..store.write import OverCore, Row, insert_with
-from .ledger import Ledger, check_process, ledger_of
+from .ledger import Ledger, ledger_of
 
 _PACKET_TOO_LARGE = 1153
 
@@ -47,19 +47,20 @@ def read_tables(connection: Connection) -> Tables:
 
 def write(connection: Connection, rows: Sequence[Row], limits: Limits) -> None:
     """Insert the rows in the connection's transaction, or say why not."""
-    check_process(connection)
     if not connection.in_transaction():
         connection.begin()  # what the first statement would do: the ledger opens with the transaction
     ledger, driver = ledger_of(connection), driver_of(connection)
     _check_transaction(connection, driver, ledger)
     size = sum(len(row.message.payload) + len(row.message.headers or "") for row in rows)
     ledger.make_room(len(rows), size, max_events=limits.max_events, max_bytes=limits.max_bytes)
-    execute = OverCore(connection)
+    execute, begun = OverCore(connection), driver.in_transaction(connection)
     try:
         insert_with(execute, connection.dialect.name, rows)
     except BaseException as error:
         # On MySQL and SQLite only the failed statement is undone; the one before it stands in the transaction.
-        ledger.torn = ledger.torn or execute.statements > 0
+        # And SQLite may undo the whole transaction, when the disk is full.
+        lost = begun and not connection.invalidated and not driver.in_transaction(connection)
+        ledger.torn = ledger.torn or execute.statements > 0 or bool(lost)
         if isinstance(error, DBAPIError):
             raise _explained(error, connection) from error
         raise
@@ -74,8 +75,8 @@ def _check_transaction(connection: Connection, driver: Driver, ledger: Ledger) -
         raise SavepointTrap(
             "The SAVEPOINT of this session is no part of a transaction: its release would commit the event."
         )
-    if ledger.events and ledger.ended_by is None and driver.in_transaction(connection) is False:
-        ledger.ended_by = "A statement since the last add"
+    if ledger.is_open and driver.in_transaction(connection) is False:
+        ledger.end("A statement since the last add", connection)
     refusal = ledger.refusal()
     if refusal is not None:
         raise refusal

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from ..errors import AddFailed, ImplicitCommit, PillarboxError, TransactionTooLarge, UsedAfterFork
+from ..store.write import OverCore, standing
 
 _LEDGER: Final = "pillarbox.ledger"
 _PROCESS: Final = "pillarbox.process"
@@ -26,7 +27,8 @@ class Ledger:
     """One per transaction, kept in ``Connection.info``, which belongs to the DBAPI connection.
 
     ``watched_from_begin`` False: the first add on this engine came when the transaction was already under way.
-    ``torn``: an add failed after its first statement, so an event may stand there without its delivery.
+    ``torn``: an add failed after its first statement, so an event may stand there without its delivery; or it failed
+    and took the transaction with it (SQLite does that when the disk is full).
     ``ended_by``: the statement after which the server no longer had a transaction.
     ``loose_savepoint``: on SQLite a SAVEPOINT was set before any BEGIN, and its release commits.
     """
@@ -50,6 +52,11 @@ class Ledger:
                 f"The events of this transaction would have {self.size + size:,} bytes, the limit is {max_bytes:,}."
             )
 
+    @property
+    def is_open(self) -> bool:
+        """There are events, and nothing says yet that their transaction cannot commit."""
+        return bool(self.events) and self.ended_by is None and not self.torn
+
     def record(self, event_ids: Sequence[str], size: int) -> None:
         self.events.extend(event_ids)
         self.size += size
@@ -68,13 +75,20 @@ class Ledger:
 
     def refusal(self) -> PillarboxError | None:
         """Why the transaction must not go on, or None."""
-        if self.ended_by is not None:
-            return ImplicitCommit(self._what_stands())
         if self.torn:
             return AddFailed("An add failed half-way in this transaction: an event may be there without its delivery.")
+        if self.ended_by is not None:
+            return ImplicitCommit(self._what_stands())
         return None
 
+    def end(self, by: str, connection: Connection) -> None:
+        """The server has no transaction any more: keep the ids of the events that stand committed. It asks once."""
+        self.ended_by = by
+        self.events = standing(OverCore(connection), self.events)
+
     def _what_stands(self) -> str:
+        if not self.events:
+            return f"{self.ended_by} ended the transaction. None of its events stands committed."
         ids = ", ".join(self.events[:5]) + (", …" if len(self.events) > 5 else "")
         return (
             f"{self.ended_by} ended the transaction. What was written before stands committed, "

@@ -26,6 +26,7 @@ from ..store.drivers import DRIVERS
 from ..store.pending import Pending, waiting_on
 from ..store.write import row_of
 from . import guards
+from .ledger import check_process
 from .watch import watch
 
 MAX_EVENTS: Final = 1_000
@@ -99,6 +100,7 @@ class Outbox:
         """Write several events in the order of the list, with a constant number of statements; all of them or none."""
         drafts = [self._draft(event, to) for event in events]
         connection = connection_of(session, self._bind, _SYNC)
+        check_process(connection)
         tables = self._known.get(connection.dialect) or self._meet(connection)
         rows = [row_of(draft.message, draft.more, partitions=tables.partitions) for draft in drafts]
         guards.write(connection, rows, self._limits)

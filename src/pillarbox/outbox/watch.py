@@ -49,8 +49,8 @@ def _commit(connection: Connection) -> None:
 def _prepare(connection: Connection, *_xid: object) -> None:
     """Before the commit, or before its first phase: SQLAlchemy rolls that back itself when refused."""
     ledger = find(connection)
-    if ledger is not None and ledger.events and ledger.ended_by is None and not _has_transaction(connection):
-        ledger.ended_by = "A statement before this commit"
+    if ledger is not None and ledger.is_open and not _has_transaction(connection):
+        ledger.end("A statement before this commit", connection)
     refusal = pending.refusal(connection.info) or (ledger.refusal() if ledger is not None else None)
     if refusal is not None:
         raise refusal
@@ -91,9 +91,9 @@ def _release_savepoint(connection: Connection, _name: str, _context: None) -> No
 def _statement(connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
     """MySQL: DDL, LOCK TABLES and others commit implicitly; the answer's flag tells, whatever the statement was."""
     ledger = find(connection)
-    if ledger is None or not ledger.events or ledger.ended_by is not None or _has_transaction(connection):
+    if ledger is None or not ledger.is_open or _has_transaction(connection):
         return
-    ledger.ended_by = " ".join(statement.split()[:2])
+    ledger.end(" ".join(statement.split()[:2]), connection)
     refusal = ledger.refusal()
     if refusal is not None:
         raise refusal

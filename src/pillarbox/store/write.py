@@ -92,6 +92,16 @@ def insert_with(execute: Executor, dialect_name: str, rows: Sequence[Row]) -> li
     return WRITERS[dialect_name](execute, rows) if rows else []
 
 
+def standing(execute: Executor, event_ids: Sequence[str]) -> list[str]:
+    """Those of the ids that are in the table, in order."""
+    found: set[str] = set()
+    for start in range(0, len(event_ids), 500):
+        part = event_ids[start : start + 500]
+        sql = f"SELECT event_id FROM outbox_event WHERE event_id IN ({', '.join('?' * len(part))})"
+        found.update(one[0] for one in execute.returned(sql, part))
+    return [event_id for event_id in event_ids if event_id in found]
+
+
 class OverCore:
     """SQLAlchemy's connection as an executor. Statements pass as driver SQL: nothing is compiled per call."""
 
