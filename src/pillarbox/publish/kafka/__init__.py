@@ -1,0 +1,9 @@
+"""Kafka: confluent-kafka with acks=all and idempotence, every delivery report awaited.
+
+From the outside in: ``publisher`` is the face, ``flight`` one batch, ``sending`` hands it to the ``client``, ``topics``
+asks the cluster about its health, ``verdicts`` says what error codes mean.
+"""
+
+from .publisher import KafkaPublisher
+
+__all__ = ["KafkaPublisher"]

@@ -1,0 +1,73 @@
+"""One batch on its way: each message's own delivery report, by its place in the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError
+from confluent_kafka import Message as Report
+
+from ...event.message import Message
+from ...ports import Confirmed, Outcome, Unknown
+
+_new_tuple = tuple.__new__
+
+
+class Failure(NamedTuple):
+    """An error report: its code decides, the text is for people."""
+
+    code: int
+    text: str
+
+
+class Flight:
+    """Outcomes of a batch, filled in by delivery reports."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
+        self.outcomes: list[Outcome | None] = [None] * len(messages)
+        self.failures: dict[int, Failure] = {}
+        self._refusals: list[Outcome] = []
+        self.broken = False  # a fatal error: the producer is of no more use
+
+    def reporter(self) -> Callable[[int, KafkaError | None, Report], None]:
+        """What takes the delivery report of the message at an index. It runs once per message, so it does little."""
+        outcomes = self.outcomes
+
+        def report(index: int, error: KafkaError | None, report: Report) -> None:
+            if error is None:
+                # As Confirmed(partition, offset), without the call of its __new__.
+                outcomes[index] = _new_tuple(Confirmed, (report.partition(), report.offset()))
+            else:
+                self.fail(index, error)
+
+        return report
+
+    def refuse(self, answers: Mapping[str, Outcome]) -> None:
+        """Give the messages for these topics their outcome before anything is sent."""
+        for index, message in enumerate(self.messages):
+            self.outcomes[index] = answers.get(message.destination)
+        self._refusals = list(answers.values())
+
+    def exceptions(self) -> list[Outcome | None]:
+        """The outcomes that are not confirmations, without a look at each message."""
+        return [*self._refusals, *(self.outcomes[index] for index in self.failures)]
+
+    def fail(self, index: int, error: KafkaError) -> None:
+        """The message failed with this error, reported or raised."""
+        self.failures[index] = Failure(error.code(), error.str())
+        self.broken = self.broken or error.fatal() or error.code() == KafkaError._FATAL
+
+    def unanswered(self) -> list[int]:
+        """The messages without an outcome."""
+        return [index for index, outcome in enumerate(self.outcomes) if outcome is None]
+
+    def open_topics(self) -> set[str]:
+        """The topics of messages that wait for their report."""
+        return {self.messages[index].destination for index in self.unanswered() if index not in self.failures}
+
+    def results(self) -> list[Outcome]:
+        """One outcome per message."""
+        nothing = Unknown("no delivery report came", destination_healthy=False)
+        return [nothing if outcome is None else outcome for outcome in self.outcomes]

@@ -1,0 +1,152 @@
+"""Publishing to Kafka: all replicas, idempotent, each message's own delivery report."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaException
+
+from ...errors import UsedAfterFork
+from ...event.message import Message
+from ...ports import Outcome, PublisherCapabilities, Rejected, Unavailable, Unknown
+from .client import Client
+from .flight import Flight
+from .sending import send
+from .topics import Topics
+from .url import KafkaUrl, parse_kafka_url
+from .verdicts import MISSING, TOO_LARGE, needs_metadata, outcome_of
+
+
+class KafkaPublisher:
+    """Publishes to the topics that destinations name; routing keys mean nothing to Kafka.
+
+    ``deadline`` (seconds) bounds each publish. Whatever has no report by then is purged from the client and its
+    producer thrown away, so that nothing is sent later unnoticed. Safe between threads, one publish at a time; not
+    across a fork (PB-028).
+    """
+
+    capabilities = PublisherCapabilities(scheme="kafka", pipelined_order=True, positions=True, headers=True)
+
+    def __init__(self, url: KafkaUrl, *, deadline: float) -> None:
+        self._url = url
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._client = Client(url)
+        self._topics = Topics(self._client)
+        self._look_first = False  # the last publish, or the time since, had trouble: ask the cluster before sending
+
+    @classmethod
+    def from_url(cls, url: str, *, deadline: float) -> KafkaPublisher:
+        """``kafka://host:port,host:port?option=value``; see :func:`.url.parse_kafka_url`."""
+        return cls(parse_kafka_url(url, deadline=deadline), deadline=deadline)
+
+    def open(self) -> None:
+        """Connect, or raise BadUrl (PB-002), BrokerUnavailable (PB-005) or AccessRefused (PB-008)."""
+        with self._lock:
+            self._check_process()
+            self._client.connect(min(5.0, self._deadline / 2))
+
+    def publish(self, messages: Sequence[Message]) -> list[Outcome]:
+        """Send all, pipelined; one outcome per message in the same order, within the deadline."""
+        if not messages:
+            return []
+        with self._lock:
+            self._check_process()
+            started = time.monotonic()
+            flight = Flight(messages)
+            self._look_first = self._client.had_trouble() or self._look_first
+            self._refuse_in_advance(flight, timeout=min(3.0, self._deadline / 4))
+            self._send(flight, flight.unanswered(), until=started + 0.8 * self._deadline)
+            self._judge(flight, until=started + 0.95 * self._deadline)
+            self._look_first = any(map(_is_outage, flight.exceptions()))
+            return flight.results()
+
+    def close(self) -> None:
+        """Leave. Nothing is in flight between two publishes."""
+        self._client.close()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise UsedAfterFork("This Kafka publisher was made in another process (before a fork).")
+
+    def _refuse_in_advance(self, flight: Flight, timeout: float) -> None:
+        """A missing topic would otherwise show only by its time-out, and so would a cluster that is away."""
+        if self._look_first:
+            self._topics.forget_all()
+        answers: dict[str, Outcome] = {}
+        for name in self._topics.unknown({message.destination for message in flight.messages}):
+            answer = self._answer_in_advance(name, timeout)
+            if answer is not None:
+                answers[name] = answer
+            if isinstance(answer, Unavailable):
+                timeout = min(timeout, 0.1)  # the first topic has waited for the brokers long enough
+        if answers:
+            flight.refuse(answers)
+
+    def _answer_in_advance(self, name: str, timeout: float) -> Outcome | None:
+        if not name:
+            return Rejected("the topic's name is empty", permanent=True)
+        try:
+            state = self._topics.look_up(name, timeout)
+        except KafkaException as error:
+            return Unavailable(f"Kafka at {self._url.shown} does not answer: {self._client.reason(error)}")
+        if state.refused is not None:
+            return state.refused
+        return Unavailable(state.trouble) if self._look_first and state.stuck and state.trouble else None
+
+    def _send(self, flight: Flight, indexes: Sequence[int], *, until: float) -> None:
+        self._send_with(flight, indexes, alone=False, until=until)
+        suspects = [index for index, failure in flight.failures.items() if failure.code in TOO_LARGE]
+        if len(suspects) > 1:
+            # A record batch is refused as a whole: its small messages are told from the large one by going alone.
+            for index in suspects:
+                del flight.failures[index]
+            self._send_with(flight, sorted(suspects), alone=True, until=until)
+
+    def _send_with(self, flight: Flight, indexes: Sequence[int], *, alone: bool, until: float) -> None:
+        producer = self._client.producer(alone=alone)
+        send(producer, flight, indexes, until=until, hopeless=self._hopeless)
+        unreported = len(producer) > 0
+        if unreported:
+            # The binding's `blocking` means the opposite of what it says, so the reports are waited for here.
+            producer.purge()
+            producer.flush(1.0)
+        if unreported or flight.broken:
+            # After a purge the sequence numbers have a gap; after a fatal error nothing works any more.
+            flight.broken = False
+            self._client.discard(alone=alone)
+
+    def _hopeless(self, flight: Flight, silent: bool) -> bool:
+        """Does the cluster itself say that waiting is senseless? ``silent``: no report has come for long."""
+        try:
+            states = [self._topics.look_up(name, 2.0) for name in flight.open_topics()]
+        except KafkaException:
+            return silent  # one frozen broker may have been asked; but not again and again
+        return all(state.refused is not None or state.stuck for state in states)
+
+    def _judge(self, flight: Flight, *, until: float) -> None:
+        troubles: dict[str, str | None] = {}
+        for index, failure in flight.failures.items():
+            name = flight.messages[index].destination
+            if failure.code in MISSING:
+                self._topics.forget(name)
+            if needs_metadata(failure.code) and name not in troubles:
+                troubles[name] = self._trouble(name, until)
+            flight.outcomes[index] = outcome_of(failure.code, failure.text, trouble=troubles.get(name))
+
+    def _trouble(self, name: str, until: float) -> str | None:
+        left = until - time.monotonic()
+        if left <= 0.1:
+            return "no time was left to ask the cluster"
+        try:
+            return self._topics.look_up(name, min(2.0, left)).trouble
+        except KafkaException as error:
+            return f"the cluster does not answer: {self._client.reason(error)}"
+
+
+def _is_outage(outcome: Outcome | None) -> bool:
+    return isinstance(outcome, Unavailable) or (isinstance(outcome, Unknown) and not outcome.destination_healthy)

@@ -1,0 +1,71 @@
+"""``kafka://`` URLs as the client's configuration."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ...errors import BadUrl
+from ..broker_url import parse_broker_url
+
+EXAMPLE: Final = "kafka://host1:9092,host2:9092?security.protocol=SSL"
+
+_NOT_YOURS: Final = {
+    "acks": "every message waits for all in-sync replicas",
+    "request.required.acks": "every message waits for all in-sync replicas",
+    "enable.idempotence": "it is always on: without it the client's own retries repeat and reorder messages",
+    "bootstrap.servers": "the URL's hosts say it",
+    "metadata.broker.list": "the URL's hosts say it",
+    "transactional.id": "this publisher uses no transactions",
+}
+
+
+class KafkaUrl(NamedTuple):
+    """The client's configuration, and the URL without password and options for messages."""
+
+    config: dict[str, str | int | float]
+    shown: str
+
+
+def parse_kafka_url(url: str, *, deadline: float) -> KafkaUrl:
+    """Read ``kafka://host:port,host:port?option=value``; options are those of librdkafka.
+
+    ``user:password@`` means SASL: PLAIN over TLS unless ``sasl.mechanism`` and ``security.protocol`` say otherwise.
+    """
+    parts = parse_broker_url(url, example=EXAMPLE, default_port=9092)
+    if parts.path:
+        raise BadUrl(f"{parts.shown} has a path; a Kafka URL names brokers only.", fix=f"Write it as e.g. {EXAMPLE}.")
+    for name in parts.options:
+        if name in _NOT_YOURS:
+            raise BadUrl(f"{parts.shown} sets {name}: {_NOT_YOURS[name]}.", fix=f"Leave {name} out.")
+    config: dict[str, str | int | float] = {
+        "bootstrap.servers": ",".join(f"{_bracketed(host)}:{port}" for host, port in parts.hosts),
+        "client.id": "pillarbox",
+        "acks": "all",
+        "enable.idempotence": True,
+        # Java's and Debezium's choice of partition; librdkafka's own default would put a key on another one.
+        "partitioner": "murmur2_random",
+        "linger.ms": 5,
+        # A frozen broker holds up what was sent to it until this is over, then the next attempt goes elsewhere.
+        "socket.timeout.ms": 6_000,
+        "request.timeout.ms": 5_000,
+        "socket.keepalive.enable": True,
+        "reconnect.backoff.ms": 250,
+        "reconnect.backoff.max.ms": 1_000,
+        "log_level": 2,  # what matters arrives at the error callback, once and not at every reconnection
+        # The publisher's own deadline purges what is left, and then knows what was in flight; this is the backstop.
+        "message.timeout.ms": int(deadline * 1_000) + 1_000,
+        # The broker is the judge of what is too large, topic by topic.
+        "message.max.bytes": 1_000_000_000,
+    }
+    if parts.user is not None:
+        config |= {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": parts.user,
+            "sasl.password": parts.password or "",
+        }
+    return KafkaUrl(config | dict(parts.options), parts.shown)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
