@@ -1,9 +1,10 @@
 """An outbox on a real database, as the store suite and the store's own tests look into it."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from pillarbox.event.destination import Destination
 from pillarbox.event.message import Message
@@ -53,7 +54,9 @@ class SqlOutbox:
     def add(self, messages: Sequence[Message], more: Sequence[Destination] = ()) -> list[int]:
         rows = [write.row_of(message, more) for message in messages]
         with self.engine.begin() as connection:
-            return [number for i in range(0, len(rows), 1_000) for number in insert(connection, rows[i : i + 1_000])]
+            return [
+                number for i in range(0, len(rows), 1_000) for number in write.insert(connection, rows[i : i + 1_000])
+            ]
 
     def states(self) -> dict[tuple[int, int], str]:
         now = {"postgresql": "clock_timestamp()", "mysql": "UTC_TIMESTAMP(6)"}.get(self.dialect, "CURRENT_TIMESTAMP")
@@ -107,5 +110,9 @@ class SqlOutbox:
             connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
 
 
-def insert(connection: Connection, rows: Sequence[write.Row]) -> list[int]:
-    return write.insert(connection, rows)
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Look every 10 ms, and fail after a while."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not so after {seconds} s"
+        time.sleep(0.01)

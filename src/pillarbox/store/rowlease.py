@@ -42,7 +42,15 @@ class RowLeaseStore:
     >>> store = RowLeaseStore(relay_engine("sqlite:///outbox.db"), relay_id="relay-1", lease=60.0)
     """
 
-    def __init__(self, engine: Engine, *, relay_id: str, lease: float, max_bytes: int = DEFAULT_CLAIM_BYTES) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        relay_id: str,
+        lease: float,
+        max_bytes: int = DEFAULT_CLAIM_BYTES,
+        tokens: Tokens | None = None,
+    ) -> None:
         if not (relay_id.isascii() and relay_id.isprintable() and 0 < len(relay_id) <= _MAX_RELAY_ID):
             raise ConfigError(f"A relay id has 1 to {_MAX_RELAY_ID} printable ASCII characters, got {relay_id!r}.")
         if not 0 < lease <= 86_400:
@@ -53,7 +61,7 @@ class RowLeaseStore:
         self._engine = engine
         self._transactions = Transactions(engine)
         self._rows: WorkRows = work_rows(engine.dialect.name)
-        self._tokens = Tokens()
+        self._tokens = tokens or Tokens()
         # Relays that start together on a backlog begin at different partitions.
         self._start = zlib.crc32(relay_id.encode()) % PARTITIONS
         self._server: tuple[Capabilities, ClaimStrategy] | None = None
