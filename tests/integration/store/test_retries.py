@@ -155,7 +155,7 @@ def lost_answer(engine: Engine, connection: Any) -> Exception:
         failure: Exception = error("disk I/O error")
         failure.sqlite_errorcode = 10  # type: ignore[attr-defined]
         return failure
-    connection.close()
+    connection.dbapi_connection.close()
     if engine.dialect.name == "mysql":
         return error(2013, "Lost connection to MySQL server during query")
     return error("server closed the connection unexpectedly")
