@@ -117,7 +117,7 @@ def _choose_ports() -> int:
 
 
 def _cache_folder() -> Path:
-    """Downloads, shared by all checkouts. Root's is in /var/cache, because nobody can walk into /root."""
+    """Downloads, shared by all checkouts. Root's is not in its home, where no other user can walk in."""
     if chosen := os.environ.get("PILLARBOX_SERVICES_CACHE"):
         folder = Path(chosen).resolve()
     elif os.geteuid() == 0:
