@@ -12,8 +12,8 @@ from pillarbox.embedded import EmbeddedLog, NewRecord
 from pillarbox.event.message import Message
 from pillarbox.publish.registry import open_publisher
 from pillarbox.store.install import install
-from pillarbox.testing.conformance.consumer import ConsumerConformance
-from pillarbox.testing.conformance.consumer_world import ConsumerCapabilities, DeadCopy
+from pillarbox.testing.conformance.consumer import ConsumerCapabilities, ConsumerConformance, DeadCopy
+from pillarbox.testing.conformance.consumer_world import ConsumerWorld
 
 
 class Embedded:
@@ -56,3 +56,12 @@ class TestEmbedded(ConsumerConformance):
         install(engine, ["inbox"])
         yield engine
         engine.dispose()
+
+    def test_a_source_that_does_not_exist_is_named_at_the_start(
+        self, world: ConsumerWorld, under_test: Embedded
+    ) -> None:
+        """The embedded log creates it instead."""
+        consumer = world.consumer_of_things(sources=["not-there-yet"])
+        with consumer.start() as running:
+            world.send(world.message(destination="not-there-yet"))
+            running.wait_until(lambda: consumer.stats.applied == 1)

@@ -1,4 +1,4 @@
-"""The consumer's contract with the broker in memory, on every database."""
+"""The consumer's contract: deliveries with the broker in memory, transactions on every database."""
 
 from collections.abc import Iterator, Sequence
 from uuid import uuid4
@@ -9,9 +9,15 @@ from sqlalchemy import Engine
 from pillarbox.consume.engine import consumer_engine
 from pillarbox.consume.memory import MemoryBroker
 from pillarbox.event.message import Message
-from pillarbox.store.schema import inbox_metadata
-from pillarbox.testing.conformance.consumer import ConsumerConformance
-from pillarbox.testing.conformance.consumer_world import ConsumerCapabilities, DeadCopy
+from pillarbox.store.install import install
+from pillarbox.testing.conformance.consumer import (
+    ConsumerCapabilities,
+    DeadCopy,
+    DeliveryConformance,
+    TransactionConformance,
+)
+from tests.conformance.shared_database import shared_database
+from tests.servers import DATABASES
 
 
 class InMemory:
@@ -39,14 +45,30 @@ class InMemory:
         return self.broker.unacknowledged(source, consumer)
 
 
-class TestMemory(ConsumerConformance):
-    @pytest.fixture
-    def under_test(self) -> InMemory:
-        return InMemory()
+@pytest.fixture
+def under_test() -> InMemory:
+    return InMemory()
 
+
+class TestMemory(DeliveryConformance):
     @pytest.fixture
-    def database(self, database_url: str) -> Iterator[Engine]:
-        engine = consumer_engine(database_url)
-        inbox_metadata.create_all(engine)
+    def database(self, sqlite_url: str) -> Iterator[Engine]:
+        engine = consumer_engine(sqlite_url)
+        install(engine, ["inbox"])
         yield engine
         engine.dispose()
+
+
+class TestDatabases(TransactionConformance):
+    @pytest.fixture(scope="class", params=["sqlite", *DATABASES])
+    @classmethod
+    def database_name(cls, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def database(
+        cls, request: pytest.FixtureRequest, database_name: str, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Engine]:
+        with shared_database(request, database_name, tmp_path_factory) as engine:
+            yield engine

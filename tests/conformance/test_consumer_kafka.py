@@ -9,13 +9,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from sqlalchemy import Engine
 
-from pillarbox.consume.engine import consumer_engine
 from pillarbox.event.message import Message
 from pillarbox.ports import Confirmed
 from pillarbox.publish.registry import open_publisher
-from pillarbox.store.install import install
-from pillarbox.testing.conformance.consumer import ConsumerConformance
-from pillarbox.testing.conformance.consumer_world import ConsumerCapabilities, DeadCopy
+from pillarbox.testing.conformance.consumer import ConsumerCapabilities, DeadCopy, DeliveryConformance
+from tests.conformance.shared_database import shared_database
 from tests.servers import bootstrap_of
 from tests.services_fixtures import MakeTopic
 
@@ -89,10 +87,11 @@ def under_test(kafka_url: str, kafka_admin: AdminClient, make_topic: MakeTopic) 
     under_test.clean_up()
 
 
-class TestKafka(ConsumerConformance):
-    @pytest.fixture
-    def database(self, mysql_url: str) -> Iterator[Engine]:
-        engine = consumer_engine(mysql_url)
-        install(engine, ["inbox"])
+@pytest.fixture(scope="module")
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with shared_database(request, "mysql", tmp_path_factory) as engine:
         yield engine
-        engine.dispose()
+
+
+class TestKafka(DeliveryConformance):
+    """Every test on a topic of its own."""

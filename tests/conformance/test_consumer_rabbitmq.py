@@ -8,13 +8,12 @@ import pika
 import pytest
 from sqlalchemy import Engine
 
-from pillarbox.consume.engine import consumer_engine
 from pillarbox.event.message import Message
 from pillarbox.ports import Confirmed
 from pillarbox.publish.registry import open_publisher
-from pillarbox.store.install import install
-from pillarbox.testing.conformance.consumer import ConsumerConformance
-from pillarbox.testing.conformance.consumer_world import ConsumerCapabilities, DeadCopy
+from pillarbox.testing.conformance.consumer import ConsumerCapabilities, DeadCopy, DeliveryConformance
+from pillarbox.testing.conformance.consumer_world import ConsumerWorld
+from tests.conformance.shared_database import shared_database
 
 
 class Rabbit:
@@ -63,10 +62,20 @@ def under_test(rabbitmq_url: str) -> Iterator[Rabbit]:
     under_test.connection.close()
 
 
-class TestRabbitMQ(ConsumerConformance):
-    @pytest.fixture
-    def database(self, postgres_url: str) -> Iterator[Engine]:
-        engine = consumer_engine(postgres_url)
-        install(engine, ["inbox"])
+@pytest.fixture(scope="module")
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with shared_database(request, "postgres", tmp_path_factory) as engine:
         yield engine
-        engine.dispose()
+
+
+class TestRabbitMQ(DeliveryConformance):
+    def test_each_consumer_name_applies_every_event(self, world: ConsumerWorld, under_test: Rabbit) -> None:
+        """On RabbitMQ each consumer has a queue of its own, bound to the same exchange."""
+        first, second = world.consumer_of_things(), world.consumer_of_things(sources=[f"{world.source}-2"])
+        under_test.channel.queue_declare(f"{world.source}-2", durable=True)
+        under_test.channel.queue_bind(f"{world.source}-2", world.source)
+        message = world.message()
+        world.send(message)
+        with first.start(), second.start() as running:
+            running.wait_until(lambda: first.stats.applied == second.stats.applied == 1, 30)
+        assert world.effects() == [message.event_id] * 2

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func, insert, select
+from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, delete, func, insert, select
 from sqlalchemy.orm import Session
 
 from ... import faultpoints
@@ -81,6 +81,9 @@ effect = Table(
 )
 only_once = Table("conformance_only_once", _tables, Column("name", String(50), primary_key=True))
 
+WAIT = 30.0
+"""Seconds that a test waits for something to happen; joining a Kafka group takes a few."""
+
 QUICK_RETRY = RetryPolicy(base=0.01, cap=0.02, max_attempts=3)
 
 
@@ -106,6 +109,9 @@ class ConsumerWorld:
 
     def __post_init__(self) -> None:
         _tables.create_all(self.database)
+        with self.database.begin() as connection:
+            for table in _tables.sorted_tables:
+                connection.execute(delete(table))
         self.source = self.under_test.new_source()
         self._reader = self.database.execution_options(pillarbox_begin="DEFERRED")  # SQLite: read beside an open write
 
