@@ -49,8 +49,7 @@ class _Drain:
         if self._timer is not None:
             raise DrainInterrupted
         self._stop()
-        # A real signal and not just a flag: it also wakes a handler that waits in a system call.
-        self._timer = threading.Timer(self._deadline, lambda: signal.raise_signal(signal.SIGTERM))
+        self._timer = threading.Timer(self._deadline, _wake_main_thread)
         self._timer.daemon = True
         self._timer.start()
 
@@ -58,3 +57,15 @@ class _Drain:
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _wake_main_thread() -> None:
+    """A real signal and not just a flag: it also wakes a handler that waits in a system call.
+
+    Sent to the main thread itself. Raised in the timer's thread, it would leave the main thread asleep.
+    """
+    main = threading.main_thread().ident
+    if main is not None and hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(main, signal.SIGTERM)
+    else:
+        signal.raise_signal(signal.SIGTERM)
