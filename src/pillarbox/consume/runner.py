@@ -65,7 +65,6 @@ class Runner:
     def _one(self, incoming: Incoming) -> None:
         self.stats.received += 1
         faultpoints.reach("consumer.received")
-        faultpoints.reach("consumer.received")
         if self._finish(incoming):
             if not self._done:
                 self._oldest_done = self.clock.monotonic()

@@ -19,7 +19,7 @@ from .shop import CardDeclined, failing_orders, placing
 from .stock import naive_loop, stock_consumer
 from .strikes import obey
 
-TASK_VARIABLE = "PILLARBOX_DEMO_TASK"
+TASK_VARIABLE = "DEMO_TASK"
 
 
 def shop(task: dict[str, Any]) -> None:
