@@ -25,6 +25,7 @@ class Client:
         self._producers: dict[bool, Producer] = {}
         self._admin: AdminClient | None = None
         self._errors: dict[int, str] = {}  # what the client said since the last successful look, by code
+        self._told: set[int] = set()
         self._fatal = False
 
     def producer(self, *, alone: bool = False) -> Producer:
@@ -69,6 +70,7 @@ class Client:
             self.discard(alone=False)
             self.discard(alone=True)
         trouble = bool(self._errors)
+        self._told = set(self._errors)  # the log says it once, not at every probe of a long outage
         self._errors.clear()
         return trouble
 
@@ -90,7 +92,7 @@ class Client:
 
     def _on_error(self, error: KafkaError) -> None:
         self._fatal = self._fatal or error.fatal()
-        if error.code() not in self._errors:
+        if error.code() not in self._errors and error.code() not in self._told:
             log.warning("Kafka at %s: %s", self._url.shown, error.str())
         self._errors[error.code()] = error.str()
 
