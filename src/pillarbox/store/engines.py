@@ -161,9 +161,7 @@ def _with_driver(url: str | URL) -> URL:
         parsed = make_url(url)
         parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
         driver = parsed.get_driver_name()
-    except exc.ArgumentError as error:
-        raise connect_error(error, url) from error
-    except ImportError as error:
+    except (exc.ArgumentError, ImportError, ValueError) as error:  # a port that is no number is a ValueError
         raise connect_error(error, url) from error
     if driver not in _SYNC_DRIVERS:
         hint = _DRIVERS.get(parsed.get_backend_name(), "sqlite")

@@ -128,7 +128,7 @@ def connect_error(error: BaseException, url: str | URL) -> PillarboxError:
         return missing_driver(error.name or "", where)
     if isinstance(error, RuntimeError) and "cryptography" in str(error):
         return missing_driver("cryptography", where)
-    if isinstance(error, (exc.ArgumentError, exc.NoSuchModuleError)):
+    if isinstance(error, (exc.ArgumentError, exc.NoSuchModuleError, ValueError)):
         return BadUrl(f"The database URL {where} cannot be used: {reason}.")
     match fault_of(error):
         case Fault.BUSY:
@@ -164,7 +164,7 @@ def shown(url: str | URL) -> str:
     """The URL as it may be printed: password, and secrets in the query, masked."""
     try:
         parsed = make_url(url)
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):
         return repr(_mask_unparsable(str(url)))
     secret = {name: "***" for name in parsed.query if "pass" in name.lower()}
     return parsed.update_query_dict(secret).render_as_string(hide_password=True)
@@ -185,7 +185,7 @@ def _reason(error: BaseException, url: str | URL) -> str:
 def _without_secrets(text: str, url: str | URL) -> str:
     try:
         parsed = make_url(url)
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):
         return _mask_unparsable(text)
     password = parsed.password
     return text.replace(password, "***") if password and len(password) > 2 and password != parsed.username else text
