@@ -1,0 +1,51 @@
+"""`pillarbox consume package.module:consumer`: run a consumer until told to stop."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ..exit_codes import ExitCode
+from ..options import AsJson, ConfigFile, LogJson, LogLevel
+
+log = logging.getLogger("pillarbox.consume")
+
+
+def consume(
+    consumer: Annotated[
+        str, typer.Argument(metavar="MODULE:CONSUMER", help="Where the Consumer is, as package.module:attribute.")
+    ],
+    config: ConfigFile = None,
+    log_level: LogLevel = None,
+    log_json: LogJson = None,
+    json: AsJson = False,
+) -> None:
+    """Apply events once. Database, broker, sources and drain time are the Consumer's own arguments, in your code.
+
+    SIGTERM or Ctrl-C: the handler that runs is finished, what is done is acknowledged, then it ends.
+    """
+    from ...consume.signals import DrainInterrupted
+    from ..loading import load_consumer
+    from ..output import as_json
+    from ..settings import settings
+
+    settings(config, log__level=log_level, log__json_lines=log_json)
+    found = load_consumer(consumer)
+    log.info("consumer %s: reading %s", found.name, ", ".join(found.sources))
+    interrupted = False
+    try:
+        found.run()
+    except DrainInterrupted:
+        interrupted = True
+        log.error("consumer %s: a handler was not done in time; it is rolled back, its event comes again", found.name)
+    counts = asdict(found.stats)
+    log.info(
+        "consumer %s ended: %s", found.name, ", ".join(f"{k} {n}" for k, n in counts.items() if n) or "nothing came"
+    )
+    if json:
+        as_json({"consumer": found.name, **counts})
+    if interrupted:
+        raise typer.Exit(ExitCode.FAILED)

@@ -1,0 +1,172 @@
+"""`pillarbox dead list|show|replay`: the events that were given up, and sending them again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..exit_codes import ExitCode
+from ..options import AsJson, ConfigFile, Database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...ops.replay import Order
+    from ...store.transactions import Transactions
+
+app = typer.Typer(help="Dead letters: events that were given up, with their reason.", no_args_is_help=True)
+
+Type = Annotated[str | None, typer.Option("--type", metavar="NAME", help="Only events of this type.")]
+To = Annotated[str | None, typer.Option("--destination", metavar="NAME", help="Only for this topic or exchange.")]
+Error = Annotated[
+    str | None, typer.Option("--error", metavar="TEXT", help="Only those whose error contains this text.")
+]
+
+
+@app.command("list")
+def list_letters(
+    database: Database = None,
+    type_: Type = None,
+    destination: To = None,
+    error: Error = None,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=10_000)] = 50,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="ID", help="Go on behind this event: `next` of the page before.")
+    ] = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """List the events that were given up, the first ones first."""
+    from ..settings import settings
+
+    found = settings(config, database=database)
+    from ...ops.dead_letters import DeadFilter, page
+    from ...wiring import open_tables
+    from ..dead_views import letters_table, page_as_dict
+    from ..output import show
+
+    which = DeadFilter(type_, destination, error)
+    with open_tables(found) as tables:
+        letters = tables.read(lambda c: page(c, which, limit=limit, after=after))
+    show(page_as_dict(letters), json_wanted=json, people=lambda: letters_table(letters))
+
+
+@app.command("show")
+def show_letter(
+    event_id: Annotated[str, typer.Argument(metavar="EVENT_ID", help="The event's id, as `dead list` shows it.")],
+    database: Database = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Show one dead letter: why it died, what it holds, and how often it was replayed before."""
+    from ..settings import settings
+
+    found = settings(config, database=database)
+    from ...ops.dead_letters import details
+    from ...wiring import open_tables
+    from ..dead_views import details_as_dict, details_view
+    from ..output import show
+
+    with open_tables(found) as tables:
+        letter = tables.read(lambda c: details(c, event_id))
+    show(details_as_dict(letter), json_wanted=json, people=lambda: details_view(letter))
+
+
+@app.command("replay")
+def replay_letters(
+    event_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[EVENT_ID]...", help="These events; or choose by the options.")
+    ] = None,
+    database: Database = None,
+    type_: Type = None,
+    destination: To = None,
+    error: Error = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; needed where nobody can answer.")] = False,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="NAME", help="Who, for the record (default: user@host).")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "not given",
+    rate: Annotated[float, typer.Option("--rate", help="Events per second; 0 for no limit.", min=0)] = 500.0,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Send dead letters again under the same event id, and record who wanted it and why."""
+    from ..settings import settings
+
+    chosen_by_option = (type_, destination, error) != (None, None, None)
+    if bool(event_ids) + chosen_by_option + everything != 1:
+        raise typer.BadParameter("name event ids, or choose by --type, --destination, --error, or take --all")
+    found = settings(config, database=database)
+    from ...ops.dead_letters import DeadFilter
+    from ...ops.replay import Order
+    from ...wiring import open_tables
+    from ..dead_views import operator
+
+    which = list(dict.fromkeys(event_ids)) if event_ids else DeadFilter(type_, destination, error)
+    order = Order(which, by or operator(), reason, rate)
+    with open_tables(found) as tables:
+        report = _replay(tables, order, dry_run=dry_run, confirmed=yes or isinstance(which, list), quiet=json)
+    _tell(report, json)
+
+
+def _replay(tables: Transactions, order: Order, *, dry_run: bool, confirmed: bool, quiet: bool) -> dict[str, object]:
+    from ...ops.dead_letters import DeadFilter
+    from ...ops.replay import matching, not_dead, replay
+
+    ids = [] if isinstance(order.which, DeadFilter) else order.which
+    missing = tables.read(lambda c: not_dead(c, ids)) if ids else []
+    matched = tables.read(lambda c: matching(c, order.which))
+    replayed = 0
+    if matched and not dry_run:
+        if not confirmed:
+            _ask(matched, quiet)
+        with _progress(matched) as advance:
+            for moved in replay(tables, order):
+                replayed += moved
+                advance(moved)
+    return {"matched": matched, "replayed": replayed, "dry_run": dry_run, "not_dead": missing}
+
+
+def _ask(matched: int, quiet: bool) -> None:
+    if quiet or not sys.stdin.isatty():
+        raise typer.BadParameter(f"{matched} dead letters match; pass --yes to replay them, or --dry-run to count")
+    if not typer.confirm(f"Replay {matched} dead letters?", err=True):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("replaying", total=total)
+        yield lambda moved: progress.advance(task, moved)
+
+
+def _tell(report: dict[str, object], json: bool) -> None:
+    from ..output import as_json, say
+
+    matched, replayed, missing = report["matched"], report["replayed"], report["not_dead"]
+    if json:
+        as_json(report)
+    elif report["dry_run"]:
+        say(f"{matched} dead letters match; nothing was changed.")
+    else:
+        say(f"{replayed} of {matched} dead letters will be sent again." if matched else "No dead letter matches.")
+    if missing and not json:
+        print(f"not dead: {', '.join(map(str, missing))}", file=sys.stderr)  # type: ignore[call-overload]
+    if not matched or missing:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.callback()
+def group() -> None:
+    """Dead letters: events that were given up, with their reason."""

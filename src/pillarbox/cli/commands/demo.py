@@ -1,0 +1,54 @@
+"""`pillarbox demo`: orders and stock, with processes killed on the way, and the count of what went wrong."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ..exit_codes import ExitCode
+from ..options import AsJson
+
+
+class Only(StrEnum):
+    """Which ways of sending are run."""
+
+    ALL = "all"
+    OUTBOX = "outbox"
+    NAIVE = "naive"
+
+
+def demo(
+    only: Annotated[Only, typer.Option("--only", help="outbox, or the naive ways it is compared with.")] = Only.ALL,
+    database: Annotated[
+        str | None, typer.Option("--database", metavar="URL", help="A server to make pillarbox_demo_ databases on.")
+    ] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option("--broker", metavar="URL", help="kafka:// or amqp://, for pillarbox_demo_ destinations."),
+    ] = None,
+    orders: Annotated[int, typer.Option("--orders", help="How many orders are placed.", min=1, max=100_000)] = 1000,
+    kills: Annotated[int, typer.Option("--kills", help="How often each process is killed.", min=0, max=20)] = 3,
+    seed: Annotated[int, typer.Option("--seed", help="Decides which orders fail and where the kills strike.")] = 7,
+    json: AsJson = False,
+) -> None:
+    """Run an order and a stock service while their processes are killed; count ghosts, losses and duplicates.
+
+    Needs no server. Neither file nor environment is read, so that no real database is ever met by accident.
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from ...demo import run
+    from ...demo.options import DemoOptions
+    from ...store.engines import connect_error
+
+    options = DemoOptions(
+        only=only.value, database=database, broker=broker, orders=orders, kills=kills, seed=seed, json=json
+    )
+    try:
+        code = run(options)
+    except SQLAlchemyError as error:
+        raise connect_error(error, database or "sqlite://") from error
+    if code != ExitCode.OK:
+        raise typer.Exit(code)

@@ -1,0 +1,30 @@
+"""The options that several commands share, spelled once. A None was not given: file and environment decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        help="Database URL. Better in PILLARBOX_DATABASE or the file: a password on a command line shows in `ps`.",
+    ),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option("--broker", metavar="URL", help="Broker URL: kafka://, amqp://, amqps://, embedded:///path."),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings file (default: PILLARBOX_CONFIG, else pillarbox.toml)."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; errors too, on stderr.")]
+LogLevel = Annotated[
+    str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info (default), warning or error.")
+]
+LogJson = Annotated[bool | None, typer.Option("--log-json", help="Log JSON lines instead of text.")]

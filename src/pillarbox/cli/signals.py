@@ -1,0 +1,80 @@
+"""Ending long-running work on SIGTERM or SIGINT: finish or give back within a deadline, then go, whatever hangs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from .exit_codes import ExitCode
+
+log = logging.getLogger("pillarbox.cli")
+
+_LOOK = 0.1  # seconds between looks at the signal's flag
+
+
+def run_until_signalled(work: Callable[[], None], stop: Callable[[], None], deadline: float) -> None:
+    """Run ``work`` on a thread; on the first signal call ``stop``, on the second, or after ``deadline`` seconds, leave.
+
+    Raises what ``work`` raised. Leaving early exits the process at once: what was in flight is not settled and comes
+    again when its lease ends, which costs duplicates and loses nothing.
+
+    The handlers only note the signal. Setting an Event in a handler can deadlock with a wait on the same Event in the
+    thread that was interrupted, so the work runs elsewhere and this thread does nothing but look.
+    """
+    failure: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread below
+            failure.append(error)
+
+    with _noted_signals() as received:
+        thread = threading.Thread(target=guarded, name="pillarbox-work", daemon=True)
+        thread.start()
+        _watch(thread, received, stop, deadline)
+    if failure:
+        raise failure[0]
+
+
+def _watch(thread: threading.Thread, received: list[int], stop: Callable[[], None], deadline: float) -> None:
+    leave_at: float | None = None
+    while thread.is_alive():
+        if received and leave_at is None:
+            log.info("%s: finishing what is in flight, at most %g s", signal.Signals(received[0]).name, deadline)
+            leave_at = time.monotonic() + deadline
+            stop()
+        if len(received) > 1:
+            _leave("second signal: leaving at once", 128 + received[-1])
+        if leave_at is not None and time.monotonic() >= leave_at:
+            _leave(f"not finished after {deadline:g} s: leaving", ExitCode.FAILED)
+        thread.join(_LOOK)
+
+
+@contextmanager
+def _noted_signals() -> Iterator[list[int]]:
+    """SIGTERM and SIGINT are appended to the list; the handlers before are back afterwards."""
+    received: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(why: str, code: int) -> None:
+    log.error("%s; what is in flight comes again when its lease ends", why)
+    logging.shutdown()
+    # Not sys.exit: the interpreter would wait for client threads that may hang on the network.
+    os._exit(code)

@@ -1,0 +1,33 @@
+"""How many events are where."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from ..store import inspect
+
+STATES: Final = ("PENDING", "PROCESSING", "RETRY", "SENT", "DEAD")
+"""The states that are always shown; others (ORPHAN, …) only when something is in them."""
+
+_FINISHED: Final = ("SENT", "DEAD")
+
+
+class Status(NamedTuple):
+    """Deliveries by state (one per event and destination), and the age in seconds of the oldest unconfirmed one."""
+
+    counts: dict[str, int]
+    oldest_age: float | None
+
+    @property
+    def waiting(self) -> int:
+        """How many are neither sent nor given up."""
+        return sum(count for state, count in self.counts.items() if state not in _FINISHED)
+
+
+def overview(connection: Connection) -> Status:
+    """The counts now. The age is by the database's clock; None when nothing waits."""
+    found = inspect.overview(connection)
+    shown = {state: found.counts.get(state, 0) for state in STATES}
+    return Status(shown | {state: n for state, n in found.counts.items() if n}, found.oldest_age)

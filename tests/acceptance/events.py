@@ -1,0 +1,68 @@
+"""A database with events, written as a user writes them, and dead letters made the way the relay makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from pillarbox import Event, Outbox, install
+from pillarbox.ports import Parked, Settlement
+from pillarbox.store.engines import relay_engine
+from pillarbox.store.rowlease import RowLeaseStore
+
+
+@dataclass(frozen=True)
+class Shop:
+    """URLs of a database and a broker, with what tests do to the database."""
+
+    database: str
+    broker: str
+
+    @classmethod
+    def made(cls, database: str, broker: str) -> Shop:
+        engine = relay_engine(database)
+        install(engine)
+        engine.dispose()
+        return cls(database, broker)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"PILLARBOX_DATABASE": self.database, "PILLARBOX_BROKER": self.broker}
+
+    def place(self, count: int, *, event_type: str = "order.created", to: str = "orders") -> list[str]:
+        """Commit ``count`` events; returns their ids."""
+        engine = relay_engine(self.database)
+        outbox = Outbox(bind=engine)
+        with engine.begin() as connection:
+            queued = [
+                outbox.add(connection, Event({"n": n}, type=event_type, aggregate=("order", n)), to=to)
+                for n in range(count)
+            ]
+        engine.dispose()
+        return [str(one.id) for one in queued]
+
+    def kill_all(self, reason: str = "unroutable: nobody wants it") -> None:
+        """Give every ready event up."""
+        engine = relay_engine(self.database)
+        store = RowLeaseStore(engine, relay_id="undertaker", lease=60)
+        while (claim := store.claim(1000)).deliveries:
+            dead = [Parked(d.key, d.lane, "DEAD", None, 3, reason) for d in claim.deliveries]
+            store.settle(Settlement(claim.token, parked=dead))
+        engine.dispose()
+
+    def execute(self, sql: str) -> None:
+        """Change something by hand."""
+        engine = relay_engine(self.database)
+        with engine.begin() as connection:
+            connection.execute(text(sql))
+        engine.dispose()
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        """What a plain SELECT says."""
+        engine = relay_engine(self.database)
+        try:
+            with engine.connect() as connection:
+                return [tuple(row) for row in connection.execute(text(sql))]
+        finally:
+            engine.dispose()

@@ -1,0 +1,86 @@
+"""Version, help, settings and usage errors of the real command."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import pillarbox
+
+from .processes import Cli, Inline
+
+COMMANDS = (
+    ["init"],
+    ["relay"],
+    ["consume"],
+    ["status"],
+    ["dead", "list"],
+    ["dead", "show"],
+    ["dead", "replay"],
+    ["demo"],
+    ["config", "show"],
+)
+
+
+def test_version_is_the_packages(cli: Cli) -> None:
+    assert cli.run("--version").out == f"pillarbox {pillarbox.__version__}\n"
+
+
+def test_help_lists_the_commands_and_loads_no_database_or_broker_client(cli: Cli) -> None:
+    shown = cli.run("--help", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert shown.code == 0
+    assert all(command[0] in shown.out for command in COMMANDS)
+    for heavy in ("sqlalchemy", "pydantic", "alembic", "confluent_kafka", "pika", "pymysql", "psycopg"):
+        assert f"| {heavy}\n" not in shown.err.replace("|  ", "| "), heavy
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_mistyped_option_is_a_usage_error(inline: Inline, command: list[str]) -> None:
+    refused = inline.run(*command, "--no-such-option")
+    assert refused.code == 2
+    refused.says("--no-such-option")
+
+
+def test_config_show_says_where_each_value_came_from_and_masks_passwords(inline: Inline, tmp_path: Path) -> None:
+    (tmp_path / "pillarbox.toml").write_text("[relay]\nbatch = 5\n", encoding="utf-8")
+    env = {"PILLARBOX_DATABASE": "mysql://app:geheim@db/shop", "PILLARBOX_RELAY__BACTH": "1"}
+
+    shown = inline.run("config", "show", "--broker", "kafka://u:geheim@k", "--json", env=env)
+
+    found = {one["key"]: (one["value"], one["source"]) for one in shown.json["settings"]}
+    assert found["database"] == ("mysql://app:***@db/shop", "environment PILLARBOX_DATABASE")
+    assert found["broker"] == ("kafka://u:***@k", "flag --broker")
+    assert found["relay.batch"] == (5, "file pillarbox.toml")
+    assert found["relay.lease"] == (60, "default")
+    assert "PILLARBOX_RELAY__BACTH is no setting" in shown.err
+    assert "geheim" not in shown.out + shown.err
+    table = inline.run("config", "show", env=env)
+    assert "relay.batch" in table.out
+    assert "geheim" not in table.out
+
+
+def test_an_unknown_key_in_the_file_stops_every_command_that_reads_it(inline: Inline, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("[relay]\nbacth = 5\n", encoding="utf-8")
+    for command in (["status"], ["relay"], ["init"], ["config", "show"], ["dead", "list"], ["consume", "a:b"]):
+        refused = inline.run(*command, "--config", "other.toml")
+        assert refused.code == 3
+        refused.says("[PB-001] relay.bacth in other.toml", "Did you mean relay.batch?")
+
+
+def test_with_json_an_error_is_an_object_with_code_message_and_fix(cli: Cli) -> None:
+    refused = cli.run("status", "--json")
+    assert refused.code == 3
+    assert refused.out == ""
+    error = json.loads(refused.err)
+    assert error["code"] == "PB-001"
+    assert error["message"] == "No database is given."
+    assert "PILLARBOX_DATABASE=" in error["fix"]
+
+
+def test_log_lines_can_be_json(inline: Inline) -> None:
+    env = {"PILLARBOX_LOG__JSON_LINES": "1", "PILLARBOX_NONSENSE": "1"}
+    shown = inline.run("config", "show", "--json", env=env)
+    line = json.loads(shown.err)
+    assert line["level"] == "warning"
+    assert line["logger"] == "pillarbox.config"
+    assert line["message"].startswith("PILLARBOX_NONSENSE is no setting")
