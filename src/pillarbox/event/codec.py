@@ -51,10 +51,11 @@ def decode(body: bytes, into: type[T], *, event_type: str) -> T:
         if validate is not None:
             return validate(body)  # type: ignore[no-any-return]
         if into is Any or into is object:
-            return json.loads(body)  # type: ignore[no-any-return]
-        return msgspec.json.decode(body, type=into)
+            # From text: given bytes, json guesses at UTF-16, too. And it would take NaN, which is no JSON.
+            return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)  # type: ignore[no-any-return]
+        return msgspec.json.decode(body, type=into, dec_hook=_decode_other)
     except (ValueError, TypeError, RecursionError, msgspec.MsgspecError) as error:
-        name = getattr(into, "__name__", str(into))
+        name = "plain JSON" if into is Any else getattr(into, "__name__", str(into))
         raise CannotDecode(f"The body of {event_type!r} does not fit {name}: {_reason(error)}.") from error
 
 
@@ -66,8 +67,19 @@ def decode_plain(body: bytes, *, event_type: str) -> Any:
 def _encode_other(value: object) -> object:
     dump = getattr(value, "model_dump", None)  # pydantic, which the core does not import
     if dump is not None:
-        return dump(mode="json")
-    raise NotImplementedError(f"objects of type {type(value).__qualname__} are not supported")
+        return dump(mode="json", by_alias=True)  # the names that model_validate_json expects
+    raise TypeError(f"objects of type {type(value).__qualname__} are not supported")
+
+
+def _decode_other(into: type, value: object) -> object:
+    validate = getattr(into, "model_validate", None)  # a pydantic model inside a dataclass or Struct
+    if validate is not None:
+        return validate(value)
+    raise TypeError(f"objects of type {into.__qualname__} are not supported")
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _reason(error: Exception) -> str:

@@ -91,7 +91,7 @@ def to_message(
         aggregate_type,
         aggregate_id,
         aggregate_id if event.key is None else check_name("key", event.key),
-        _moment(event.occurred_at or occurred_at),
+        _moment(occurred_at if event.occurred_at is None else event.occurred_at),
         _headers(event.headers),
         content_type,
         payload,
@@ -143,7 +143,12 @@ def _moment(moment: object) -> datetime:
             f"occurred_at must be a datetime with a zone, got {moment!r}.",
             fix="Use datetime.now(timezone.utc).",
         )
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidEvent(
+            f"occurred_at is no moment in UTC: {moment!r}.", fix="Use datetime.now(timezone.utc)."
+        ) from error
 
 
 def _headers(headers: Mapping[str, str] | None) -> str | None:

@@ -7,6 +7,9 @@ from ..errors import InvalidEvent
 MAX_NAME = 255
 """Characters in a type, aggregate, key, topic or routing key (what the columns hold, and AMQP's short string)."""
 
+_AMQP_SHORT = frozenset({"routing key", "exchange", "topic", "event type"})
+"""What may become an exchange or a routing key: AMQP counts bytes."""
+
 MAX_HEADERS_BYTES = 16_384
 """Bytes of all user headers together, encoded."""
 
@@ -36,6 +39,6 @@ def check_name(what: str, value: object, *, empty: bool = False, most: int = MAX
             f"The {what} holds a lone surrogate and is no valid text: {value!r}.",
             fix="Decode the input correctly first.",
         ) from error
-    if what in {"routing key", "exchange"} and len(encoded) > 255:
-        raise InvalidEvent(f"The {what} has {len(encoded)} bytes, AMQP takes 255.", fix=f"Shorten the {what}.")
+    if what in _AMQP_SHORT and len(encoded) > MAX_NAME:
+        raise InvalidEvent(f"The {what} has {len(encoded)} bytes, AMQP takes {MAX_NAME}.", fix=f"Shorten the {what}.")
     return value

@@ -28,9 +28,13 @@ class Limits(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What the outbox tables of an engine say of themselves."""
+    """What is known of an engine once its tables were looked at.
+
+    ``narrow_text``: the connection speaks MySQL's three-byte utf8, which may silently turn an emoji into ``????``.
+    """
 
     partitions: int
+    narrow_text: bool
 
 
 def read_tables(connection: Connection) -> Tables:
@@ -42,11 +46,19 @@ def read_tables(connection: Connection) -> Tables:
             f"The outbox uses the hash {found.hash_name!r} in mode {found.mode!r}; this release writes "
             f"{HASH_NAME!r} in mode 'polling'."
         )
-    return Tables(found.partitions)
+    return Tables(found.partitions, _has_narrow_text(connection))
 
 
-def write(connection: Connection, rows: Sequence[Row], limits: Limits) -> None:
+def _has_narrow_text(connection: Connection) -> bool:
+    if connection.dialect.name not in ("mysql", "mariadb"):
+        return False
+    return connection.exec_driver_sql("SELECT @@character_set_client").scalar_one() in ("utf8", "utf8mb3")
+
+
+def write(connection: Connection, rows: Sequence[Row], tables: Tables, limits: Limits) -> None:
     """Insert the rows in the connection's transaction, or say why not."""
+    if tables.narrow_text:
+        _check_narrow(rows)
     if not connection.in_transaction():
         connection.begin()  # what the first statement would do: the ledger opens with the transaction
     ledger, driver = ledger_of(connection), driver_of(connection)
@@ -61,6 +73,8 @@ def write(connection: Connection, rows: Sequence[Row], limits: Limits) -> None:
         # And SQLite may undo the whole transaction, when the disk is full.
         lost = begun and not connection.invalidated and not driver.in_transaction(connection)
         ledger.torn = ledger.torn or execute.statements > 0 or bool(lost)
+        if isinstance(error, UnicodeEncodeError):
+            raise _unspeakable(str(error)) from error
         if isinstance(error, DBAPIError):
             raise _explained(error, connection) from error
         raise
@@ -86,6 +100,20 @@ def _is_trapped(connection: Connection, ledger: Ledger) -> bool:
     """Where the begin was not seen, any SAVEPOINT may have come before it."""
     unseen = not ledger.watched_from_begin and connection.in_nested_transaction()
     return ledger.loose_savepoint or (unseen and begins_by_itself(connection))
+
+
+def _check_narrow(rows: Sequence[Row]) -> None:
+    for row in rows:
+        for text_of in (*row.message, row.more_destinations):
+            if isinstance(text_of, str) and text_of and max(text_of) > "\uffff":
+                raise _unspeakable(repr(text_of[:40]))
+
+
+def _unspeakable(what: str) -> InvalidEvent:
+    return InvalidEvent(
+        f"The database connection's character set cannot carry a name, key or header of this event: {what}.",
+        fix="Add ?charset=utf8mb4 to the engine's URL.",
+    )
 
 
 def _explained(error: DBAPIError, connection: Connection) -> Exception:

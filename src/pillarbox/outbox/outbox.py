@@ -103,7 +103,7 @@ class Outbox:
         check_process(connection)
         tables = self._known.get(connection.dialect) or self._meet(connection)
         rows = [row_of(draft.message, draft.more, partitions=tables.partitions) for draft in drafts]
-        guards.write(connection, rows, self._limits)
+        guards.write(connection, rows, tables, self._limits)
         return [Queued(draft.id) for draft in drafts]
 
     def _meet(self, connection: Connection) -> guards.Tables:
