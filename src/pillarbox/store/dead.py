@@ -18,7 +18,7 @@ PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class DeadFilter:
-    """Which dead letters: all, or those of one event type, one destination (topic or exchange), a text in their error."""
+    """Which dead letters: all, or those of one event type, one destination, with a text in their error."""
 
     event_type: str | None = None
     destination: str | None = None
