@@ -142,6 +142,14 @@ class Consumer:
             return self._database, False
         return consumer_engine(self._database), True
 
+    def reads(self, destination: str) -> bool:
+        """False when events sent to ``destination`` surely do not reach this consumer's sources.
+
+        On RabbitMQ the bindings decide, which only the broker knows.
+        """
+        amqp = isinstance(self._broker, str) and self._broker.lower().startswith("amqp")
+        return amqp or destination in self.sources
+
     @property
     def registrations(self) -> Registrations:
         """The handlers, for tools that deliver without a broker."""

@@ -31,7 +31,7 @@ class Handler(NamedTuple):
 
     def prepare(self, message: Message, *, redelivered: bool) -> Received[Any]:
         """Decode the payload; raises CannotDecode (PB-016)."""
-        return receive(message, _decode(message, self.into), redelivered=redelivered)
+        return receive(message, decode_payload(message, self.into), redelivered=redelivered)
 
     def call(self, event: Received[Any], session: Session) -> object:
         """Run the function inside the session's open transaction."""
@@ -79,7 +79,8 @@ def _declared_name(into: object) -> str | None:
         return None
 
 
-def _decode(message: Message, into: Any) -> Any:
+def decode_payload(message: Message, into: Any) -> Any:
+    """Decode into a type, bytes (untouched) or Any (plain JSON types); raises CannotDecode (PB-016)."""
     if into is bytes:
         return message.payload
     if is_json(message.content_type):
@@ -99,4 +100,4 @@ def is_json(content_type: str) -> bool:
     return essence == "application/json" or essence.endswith("+json")
 
 
-__all__ = ["Handler", "event_type_name", "is_json", "make_handler"]
+__all__ = ["Handler", "decode_payload", "event_type_name", "is_json", "make_handler"]

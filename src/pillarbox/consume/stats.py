@@ -29,3 +29,8 @@ class ConsumerStats:
     def as_dict(self) -> dict[str, int]:
         """The counters by name."""
         return asdict(self)
+
+    def plus(self, other: ConsumerStats) -> ConsumerStats:
+        """The sums."""
+        more = other.as_dict()
+        return ConsumerStats(**{name: number + more[name] for name, number in self.as_dict().items()})
