@@ -11,6 +11,7 @@ from typing import Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
+from ..errors import InvalidEvent
 from .write import styled
 
 _INSERT: Final = "INSERT INTO inbox_event (consumer, event_id, applied_at) VALUES (?, ?, {now})"
@@ -29,8 +30,11 @@ def mark(connection: Connection, consumer: str, event_id: str) -> bool:
     """Record in the connection's transaction that ``consumer`` applies ``event_id``; False: it already has.
 
     Waits while another transaction holds the same mark uncommitted, and then tells its outcome. Only the conflict of
-    exactly this primary key means "already"; every other error is raised as it is.
+    exactly this primary key means "already"; every other error is raised as it is. An id or name that ends in a space
+    raises InvalidEvent (PB-010): MySQL compares text without trailing spaces, so another id would count as this one.
     """
+    if consumer.endswith(" ") or event_id.endswith(" "):
+        raise InvalidEvent(f"The mark ({consumer!r}, {event_id!r}) ends in a space.", fix="Strip it, on every side.")
     name, style = connection.dialect.name, connection.dialect.paramstyle
     if name == "postgresql":
         return connection.exec_driver_sql(styled(_POSTGRESQL, style), (consumer, event_id)).first() is not None
