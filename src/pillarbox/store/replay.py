@@ -30,14 +30,15 @@ def replay(
 ) -> int:
     """Move dead letters back to the queue in the connection's transaction; returns how many deliveries.
 
-    ``which`` is a list of event ids, or a :class:`.DeadFilter`, of which the oldest ``limit`` are taken: call it again,
-    in a new transaction, until it returns 0. An event that is not dead, because somebody else replayed it or because it
-    is in flight, is passed over. Each replay leaves a row in ``outbox_replay`` with ``by``, ``reason`` and what failed.
+    ``which`` is a list of event ids, or a :class:`.DeadFilter`, of which the oldest ``limit`` behind row ``after`` are
+    taken: call it again, in a new transaction, until it returns 0. An event that is not dead, because somebody else
+    replayed it or because it is in flight, is passed over. Each replay leaves a row in ``outbox_replay`` with ``by``,
+    ``reason`` and what failed.
     Nothing happens before the caller commits. ConfigError (PB-001) when ``by`` is empty or too long.
     """
     if not by.strip() or len(by) > 255:
         raise ConfigError("A replay records who asked for it: `by` takes 1 to 255 characters.", fix="Pass by='name'.")
-    rows = dead_rows(connection, which)
+    rows = dead_rows(connection, which, after=after)
     found = list(islice(rows, limit) if isinstance(which, DeadFilter) else rows)
     moved = 0
     for start in range(0, len(found), PAGE):
