@@ -1,13 +1,18 @@
 """`pillarbox dead`: look at what was given up, and send it again under the same event id, on the record."""
 
+import os
+import subprocess
+
 import pytest
 
 from .events import Shop
-from .processes import Inline
+from .processes import COMMAND, Inline, environment
+
+Graves = tuple[Shop, dict[str, list[str]]]
 
 
 @pytest.fixture
-def graves(shop: Shop) -> tuple[Shop, dict[str, list[str]]]:
+def graves(shop: Shop) -> Graves:
     """Dead letters of three types."""
     ids = {
         name: shop.place(4, event_type=name, to=f"to-{name}") for name in ("order.created", "order.paid", "mail.sent")
@@ -16,7 +21,7 @@ def graves(shop: Shop) -> tuple[Shop, dict[str, list[str]]]:
     return shop, ids
 
 
-def test_dead_letters_are_listed_in_pages_with_their_reason(inline: Inline, graves) -> None:
+def test_dead_letters_are_listed_in_pages_with_their_reason(inline: Inline, graves: Graves) -> None:
     shop, ids = graves
     first = inline.run("dead", "list", "--limit", "8", "--json", env=shop.env).json
     second = inline.run("dead", "list", "--limit", "8", "--after", first["next"], "--json", env=shop.env).json
@@ -34,7 +39,7 @@ def test_dead_letters_are_listed_in_pages_with_their_reason(inline: Inline, grav
     assert inline.run("dead", "list", "--error", "nonsense", env=shop.env).out == "No dead letters.\n"
 
 
-def test_show_prints_the_payload_and_the_history(inline: Inline, graves) -> None:
+def test_show_prints_the_payload_and_the_history(inline: Inline, graves: Graves) -> None:
     shop, ids = graves
     one = ids["mail.sent"][2]
     assert inline.run("dead", "replay", one, "--by", "anna", "--reason", "exchange made", env=shop.env).code == 0
@@ -55,7 +60,7 @@ def test_show_prints_the_payload_and_the_history(inline: Inline, graves) -> None
     refused.says("[PB-050]", "pillarbox dead list")
 
 
-def test_replaying_one_type_of_many_keeps_ids_and_leaves_the_others(inline: Inline, graves) -> None:
+def test_replaying_one_type_of_many_keeps_ids_and_leaves_the_others(inline: Inline, graves: Graves) -> None:
     """C071: list, count first, replay by filter, audit entry, attempts reset."""
     shop, ids = graves
     counted = inline.run("dead", "replay", "--type", "order.paid", "--dry-run", "--json", env=shop.env)
@@ -73,7 +78,9 @@ def test_replaying_one_type_of_many_keeps_ids_and_leaves_the_others(inline: Inli
     assert all("@" in str(by) for (by,) in shop.rows("SELECT replayed_by FROM outbox_replay"))
 
 
-def test_a_choice_is_confirmed_and_where_nobody_can_answer_that_is_a_usage_error(inline: Inline, graves) -> None:
+def test_a_choice_is_confirmed_and_where_nobody_can_answer_that_is_a_usage_error(
+    inline: Inline, graves: Graves
+) -> None:
     shop, _ = graves
     refused = inline.run("dead", "replay", "--all", env=shop.env)
     assert refused.code == 2
@@ -88,7 +95,7 @@ def test_ids_filters_and_all_are_three_different_ways_to_choose(
     assert inline.run("dead", "replay", *arguments, env=shop.env).code == 2
 
 
-def test_ids_that_are_not_dead_are_named_and_the_others_replayed(inline: Inline, graves) -> None:
+def test_ids_that_are_not_dead_are_named_and_the_others_replayed(inline: Inline, graves: Graves) -> None:
     shop, ids = graves
     one = ids["order.paid"][0]
     done = inline.run("dead", "replay", one, one, "not-an-id", env=shop.env)
@@ -111,3 +118,28 @@ def test_replayed_letters_are_sent_by_the_next_relay_on_each_server(inline: Inli
     assert inline.run("dead", "replay", "--error", "nobody wants", "--yes", "--rate", "0", env=shop.env).code == 0
     drained = inline.run("relay", "--until-empty", "--json", env=shop.env)
     assert (drained.code, drained.json["sent"], drained.json["left"]) == (0, 300, 0), drained.err
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="pseudo-terminals: POSIX only")
+@pytest.mark.parametrize(("answer", "code", "left"), [(b"n\n", 1, 12), (b"y\n", 0, 0)])
+def test_on_a_terminal_it_asks_first_and_shows_its_progress(
+    graves: Graves, answer: bytes, code: int, left: int
+) -> None:
+    shop, _ = graves
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [*COMMAND, "dead", "replay", "--all"], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(shop.env)
+    ) as process:
+        os.close(theirs)
+        os.write(ours, answer)
+        said = b""
+        try:
+            while chunk := os.read(ours, 4096):
+                said += chunk
+        except OSError:  # Linux: the other end was closed
+            pass
+        assert process.wait(20) == code
+    os.close(ours)
+    assert b"Replay 12 dead letters?" in said
+    assert (b"replaying" in said) == (code == 0)
+    assert len(shop.rows("SELECT 1 FROM outbox_parked WHERE state = 'DEAD'")) == left

@@ -145,6 +145,22 @@ def test_a_broker_that_refuses_the_password_ends_the_relay_instead_of_letting_it
     assert "geheim" not in refused.err
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "error"),
+    [
+        (["--database", f"mysql://u:geheim@{NOBODY}/x"], 4, "PB-004"),
+        (["--broker", f"amqp://u:geheim@{NOBODY}"], 4, "PB-005"),
+        (["--broker", "ftp://u:geheim@h"], 3, "PB-002"),
+    ],
+    ids=str,
+)
+def test_the_demo_refuses_like_every_other_command(cli: Cli, options: list[str], code: int, error: str) -> None:
+    refused = cli.run("demo", "--only", "outbox", "--orders", "1", *options)
+    assert refused.code == code
+    refused.says(f"[{error}]", "fix: ")
+    assert "geheim" not in refused.err
+
+
 # Tables -----------------------------------------------------------------------------------------------------------
 
 

@@ -56,7 +56,7 @@ def replay(
     """
     time_source = clock or SystemClock()
     began, done = time_source.monotonic(), 0
-    for moved in _batches(tables, order):
+    for moved in filter(None, _batches(tables, order)):
         done += moved
         yield moved
         if order.rate > 0:
