@@ -8,6 +8,7 @@ from sqlalchemy import Engine
 
 from pillarbox.event.destination import Destination
 from pillarbox.event.message import Message
+from pillarbox.ports import Delivery
 from pillarbox.store import write
 from pillarbox.store.engines import relay_engine
 from pillarbox.store.install import install
@@ -94,6 +95,14 @@ class SqlOutbox:
     def lose_event(self, number: int) -> None:
         with self.engine.begin() as connection:
             connection.exec_driver_sql(f"DELETE FROM outbox_event WHERE id = {number:d}")
+
+    def ready_again(self, delivery: Delivery) -> None:
+        partition_no, number, dest = delivery.key
+        with self.engine.begin() as connection:
+            connection.exec_driver_sql(
+                "INSERT INTO outbox_ready (partition_no, id, dest, lane)"
+                f" VALUES ({partition_no}, {number}, {dest}, {delivery.lane})"
+            )
 
     @contextmanager
     def broken_receipts(self) -> Iterator[None]:

@@ -1,13 +1,15 @@
 """The store's contract, in memory and on every database."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 
 import pytest
 
+from pillarbox.errors import DatabaseUnavailable
 from pillarbox.event.destination import Destination
 from pillarbox.event.message import Message
-from pillarbox.store.memory import MemoryStore
+from pillarbox.ports import Delivery, WorkKey
+from pillarbox.store.memory import MemoryReceipt, MemoryStore
 from pillarbox.testing.clock import FakeClock
 from pillarbox.testing.conformance.store import StoreConformance
 from pillarbox.testing.conformance.store_world import StoreCapabilities, StoredReceipt
@@ -17,7 +19,7 @@ from tests.sql_outbox import SqlOutbox
 
 
 class InMemory:
-    capabilities = StoreCapabilities(can_break=False)
+    capabilities = StoreCapabilities()
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -44,8 +46,20 @@ class InMemory:
     def lose_event(self, number: int) -> None:
         self.tables.forget_event(number)
 
-    def broken_receipts(self) -> AbstractContextManager[None]:
-        raise AssertionError("not declared")
+    def ready_again(self, delivery: Delivery) -> None:
+        self.tables.ready_again(delivery)
+
+    @contextmanager
+    def broken_receipts(self) -> Iterator[None]:
+        whole = self.tables._tables.receipts
+        self.tables._tables.receipts = Broken(whole)
+        yield
+        self.tables._tables.receipts = whole
+
+
+class Broken(dict[WorkKey, MemoryReceipt]):
+    def __setitem__(self, key: WorkKey, value: MemoryReceipt) -> None:
+        raise DatabaseUnavailable("the receipts are broken")
 
 
 class TestMemoryStore(StoreConformance):

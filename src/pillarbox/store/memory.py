@@ -99,6 +99,11 @@ class MemoryStore:
         with self._tables.lock:
             del self._tables.events[number]
 
+    def ready_again(self, delivery: Delivery) -> None:
+        """Put the work row of a sent delivery back, as an operator's hand might."""
+        with self._tables.lock:
+            self._tables.ready[delivery.key] = _Ready(delivery.lane)
+
     def states(self) -> dict[tuple[int, int], str]:
         """The state of each (event row id, destination): PENDING, PROCESSING, RETRY, DEAD or SENT."""
         now = self._clock.now()
@@ -198,8 +203,8 @@ class MemoryStore:
 
     def _settle_sent(self, one: Sent, token: int) -> bool:
         if self._is_ours(one.key, token):
-            del self._tables.ready[one.key]
             self._tables.receipts[one.key] = MemoryReceipt(self.relay_id, token, one.partition, one.offset)
+            del self._tables.ready[one.key]
         return self._has_receipt(one.key, token)
 
     def _settle_parked(self, one: Parked, token: int) -> bool:

@@ -20,14 +20,12 @@ from .raw import fetch, in_parts, numbers
 
 EVENTS_PER_STATEMENT: Final = 1_000
 
-# The first columns are ours; from _MESSAGE on they are Message's fields in order, so that a slice is a message.
-_COLUMNS: Final = (
-    "id, {length}(payload), more_destinations, event_id, event_type, schema_version, aggregate_type, aggregate_id,"
-    " event_key, {occurred_at}, headers, content_type, CASE WHEN {length}(payload) <= 65536 THEN payload END,"
-    " destination, routing_key"
+_SELECT: Final = (
+    "SELECT id, event_id, event_type, schema_version, aggregate_type, aggregate_id, event_key, {occurred_at}, headers,"
+    " content_type, CASE WHEN {length}(payload) <= 65536 THEN payload END, destination, routing_key, more_destinations"
+    " FROM outbox_event"
 )
-_ID, _SIZE, _MORE, _MESSAGE = 0, 1, 2, 3
-_OCCURRED_AT: Final = _MESSAGE + Message._fields.index("occurred_at")
+_LENGTH: Final = {"postgresql": "octet_length", "sqlite": "length", "mysql": "LENGTH", "mariadb": "LENGTH"}
 
 
 class Read(NamedTuple):
@@ -41,61 +39,78 @@ class Read(NamedTuple):
 def read(connection: Connection, rows: Iterable[WorkRow], budget: int) -> Read:
     """Read what ``rows`` stand for, payloads of at most ``budget`` bytes in all (but always one delivery)."""
     rows = sorted(rows)
-    events = _events(connection, [row[1] for row in rows])
-    found = Read([], [], [])
+    events = {event[0]: event for event in _events(connection, [row[1] for row in rows])}
+    deliveries: list[Delivery] = []
+    orphans: list[OrphanWork] = []
+    unread: list[WorkKey] = []
     spent = 0
-    for row in rows:
-        partition_no, number, dest, lane, attempts, claims = row
+    for partition_no, number, dest, lane, attempts, claims in rows:
         key = WorkKey(partition_no, number, dest)
         event = events.get(number)
-        message = _message(event, dest) if event is not None else None
-        if event is None or message is None:
-            found.orphans.append(OrphanWork(key, lane, attempts, claims))
+        message = None if event is None else _message(event, dest)
+        if message is None:
+            orphans.append(OrphanWork(key, lane, attempts, claims))
             continue
-        size = event[_SIZE]
+        size = _size(connection, number) if message.payload is None else len(message.payload)
         if spent and spent + size > budget:
-            found.unread.append(key)
+            unread.append(key)
             continue
         spent += size
         if message.payload is None:
             message = message._replace(payload=_payload(connection, number))
-        found.deliveries.append(Delivery(key, lane, attempts, claims, message))
-    return found
+        deliveries.append(Delivery(key, lane, attempts, claims, message))
+    return Read(deliveries, orphans, unread)
 
 
-def _events(connection: Connection, ids: Sequence[int]) -> dict[int, Sequence[Any]]:
-    """The events' rows by id, with ``occurred_at`` as an aware datetime."""
+def _events(connection: Connection, ids: Sequence[int]) -> Iterable[tuple[Any, ...]]:
     dialect = connection.dialect.name
-    if dialect == "postgresql":  # gives aware datetimes
-        sql = f"SELECT {_COLUMNS.format(length='octet_length', occurred_at='occurred_at')} FROM outbox_event"
-        return {row[_ID]: row for row in fetch(connection, f"{sql} WHERE id = ANY(%s::bigint[])", (numbers(ids),))}
-    if dialect == "sqlite":
-        sql = f"SELECT {_COLUMNS.format(length='length', occurred_at='occurred_at')} FROM outbox_event"
-    else:  # as text: PyMySQL needs longer to parse one DATETIME than all other columns together
-        columns = _COLUMNS.format(length="LENGTH", occurred_at="CAST(occurred_at AS CHAR)")
-        sql = f"SELECT {columns} FROM outbox_event FORCE INDEX (PRIMARY)"
-    found: dict[int, Sequence[Any]] = {}
-    for part in in_parts(ids, EVENTS_PER_STATEMENT):
-        for row in fetch(connection, f"{sql} WHERE id IN ({','.join(map(str, part))})"):
-            found[row[_ID]] = (*row[:_OCCURRED_AT], _utc(row[_OCCURRED_AT]), *row[_OCCURRED_AT + 1 :])
-    return found
+    if dialect == "postgresql":
+        sql = _SELECT.format(length=_LENGTH[dialect], occurred_at="occurred_at") + " WHERE id = ANY(%s::bigint[])"
+        return fetch(connection, sql, (numbers(ids),))
+    # As text: PyMySQL needs longer to parse one DATETIME than most other columns together.
+    moment, hint = ("occurred_at", "") if dialect == "sqlite" else ("CONCAT(occurred_at, '')", " FORCE INDEX (PRIMARY)")
+    sql = _SELECT.format(length=_LENGTH[dialect], occurred_at=moment) + hint
+    parts = (",".join(map(str, part)) for part in in_parts(ids, EVENTS_PER_STATEMENT))
+    return [row for part in parts for row in fetch(connection, f"{sql} WHERE id IN ({part})")]
 
 
-def _utc(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _message(event: Sequence[Any], dest: int) -> Message | None:
+def _message(event: tuple[Any, ...], dest: int) -> Message | None:
     """The message for the event's n-th destination, or None when the event names no such destination."""
-    message = Message._make(event[_MESSAGE:])
-    if dest == 0:
-        return message
-    try:
-        name, routing_key = json.loads(event[_MORE] or "[]")[dest - 1]
-    except (ValueError, IndexError, TypeError):
-        return None
-    return message._replace(destination=name, routing_key=routing_key)
+    _, event_id, event_type, version, aggregate_type, aggregate_id, key, moment, headers, content_type, *rest = event
+    payload, destination, routing_key, more = rest
+    if dest > 0:
+        try:
+            destination, routing_key = json.loads(more or "[]")[dest - 1]
+        except (ValueError, IndexError, TypeError):
+            return None
+    return Message(
+        event_id,
+        event_type,
+        version,
+        aggregate_type,
+        aggregate_id,
+        key,
+        _utc(moment),
+        headers,
+        content_type,
+        payload,
+        destination,
+        routing_key,
+    )
+
+
+def _utc(moment: Any) -> datetime:
+    """PostgreSQL's drivers give aware moments, the others a text in UTC."""
+    if type(moment) is str:
+        moment = datetime.fromisoformat(moment)
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)  # type: ignore[no-any-return]
+    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)  # type: ignore[no-any-return]
+
+
+def _size(connection: Connection, number: int) -> int:
+    length = _LENGTH[connection.dialect.name]
+    return int(fetch(connection, f"SELECT {length}(payload) FROM outbox_event WHERE id = {number:d}")[0][0])
 
 
 def _payload(connection: Connection, number: int) -> bytes:

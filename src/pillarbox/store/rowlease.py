@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import IntegrityError
 
 from ..errors import ConfigError
 from ..policy.lanes import PARTITIONS
@@ -104,7 +105,7 @@ class RowLeaseStore:
         fence = Fence(self.relay_id, settlement.token)
         try:
             return self._transactions.write(lambda c: settle_all(c, self._rows, fence, settlement))
-        except SomeLost:
+        except (SomeLost, IntegrityError):
             return self._transactions.write(lambda c: settle_ours(c, self._rows, fence, settlement))
 
     def close(self) -> None:

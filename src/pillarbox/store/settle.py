@@ -1,7 +1,8 @@
 """Recording the outcomes of one claim in one transaction, fenced by owner and token.
 
 The fast way assumes that everything is still ours: one DELETE, one INSERT of receipts. Only when the number of rows
-shows that something was lost, all is undone and done again the slow way, which finds out row by row.
+shows that something was lost, or a receipt is there already (an event that is sent again by an operator's hand), all is
+undone and done again the slow way, which finds out row by row.
 """
 
 from __future__ import annotations
@@ -50,14 +51,17 @@ class _Batch(NamedTuple):
 
 
 def settle_all(connection: Connection, rows: WorkRows, fence: Fence, settlement: Settlement) -> Settled:
-    """Settle a batch of which everything is still ours, or raise SomeLost: then nothing may be committed."""
+    """Settle a batch of which everything is still ours and nothing has a receipt.
+
+    Raises SomeLost or IntegrityError when that is not so: then nothing may be committed.
+    """
     batch = _batch(settlement)
     leaving = batch.leaving
     if rows.remove(connection, leaving, fence) != len(leaving):
         raise SomeLost
     if rows.give_back(connection, batch.back, fence) != len(batch.back):
         raise SomeLost
-    rows.add_receipts(connection, batch.sent, fence)
+    rows.add_receipts(connection, batch.sent, fence, again=False)
     rows.add_parked(connection, batch.parked)
     return Settled(len(batch.sent), len(batch.parked), len(batch.back))
 
@@ -72,7 +76,7 @@ def settle_ours(connection: Connection, rows: WorkRows, fence: Fence, settlement
     ours, gone = batch.parted(rows.ours(connection, keys, fence))
     rows.remove(connection, ours.leaving, fence)
     rows.give_back(connection, ours.back, fence)
-    rows.add_receipts(connection, ours.sent, fence)
+    rows.add_receipts(connection, ours.sent, fence, again=True)
     rows.add_parked(connection, ours.parked)
     sent_before = rows.with_receipt(connection, [one.key for one in gone.sent], fence)
     parked_before = rows.are_parked(connection, gone.parked)

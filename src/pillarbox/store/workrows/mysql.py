@@ -22,6 +22,10 @@ LATER: Final = "UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND"
 _PARKED_PER_STATEMENT: Final = 250
 _READY: Final = "outbox_ready FORCE INDEX (PRIMARY)"
 _FENCED: Final = "owner = %s AND token = %s"
+_RECEIPT_AGAIN: Final = (
+    " ON DUPLICATE KEY UPDATE sent_at = VALUES(sent_at), relay = VALUES(relay), token = VALUES(token),"
+    " broker_partition = VALUES(broker_partition), broker_offset = VALUES(broker_offset)"
+)
 
 
 class MysqlRows:
@@ -46,21 +50,20 @@ class MysqlRows:
         start = f"UPDATE {_READY} SET leased_until = {LATER} WHERE {_FENCED}"
         return _for_each_part(connection, start, (microseconds(seconds), *fence), keys)
 
-    def add_receipts(self, connection: Connection, sent: Sequence[Sent], fence: Fence) -> None:
+    def add_receipts(self, connection: Connection, sent: Sequence[Sent], fence: Fence, *, again: bool) -> None:
+        conflict = _RECEIPT_AGAIN if again else ""
         if sent:  # variables keep the statement short: parsing it is most of its cost
             connection.exec_driver_sql("SET @sent = UTC_TIMESTAMP(6), @relay = %s, @token = %s", tuple(fence))
         for part in in_parts(sent, KEYS_PER_STATEMENT):
             values = ",".join(
                 [
-                    f"({key.id:d},{key.dest:d},@sent,@relay,@token,{_number(partition)},{_number(offset)})"
-                    for key, partition, offset in part
+                    f"({number:d},{dest:d},@sent,@relay,@token,{_number(partition)},{_number(offset)})"
+                    for (_, number, dest), partition, offset in part
                 ]
             )
             connection.exec_driver_sql(
                 "INSERT INTO outbox_receipt (id, dest, sent_at, relay, token, broker_partition, broker_offset)"
-                f" VALUES {values} ON DUPLICATE KEY UPDATE sent_at = VALUES(sent_at), relay = VALUES(relay),"
-                " token = VALUES(token), broker_partition = VALUES(broker_partition),"
-                " broker_offset = VALUES(broker_offset)"
+                f" VALUES {values}{conflict}"
             )
 
     def with_receipt(self, connection: Connection, keys: Sequence[WorkKey], fence: Fence) -> set[WorkKey]:

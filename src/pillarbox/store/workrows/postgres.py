@@ -17,6 +17,11 @@ from ...ports import Parked, Sent, WorkKey
 from ..raw import fetch, numbers
 from . import Fence
 
+_RECEIPT_AGAIN: Final = (
+    " ON CONFLICT (id, dest) DO UPDATE SET sent_at = excluded.sent_at, relay = excluded.relay, token = excluded.token,"
+    " broker_partition = excluded.broker_partition, broker_offset = excluded.broker_offset"
+)
+
 _FENCED: Final = (
     "ctid = ANY(ARRAY(SELECT found.ctid FROM unnest(%s::smallint[], %s::bigint[], %s::smallint[]) AS k(p, i, d)"
     " CROSS JOIN LATERAL (SELECT r.ctid FROM outbox_ready r"
@@ -45,7 +50,7 @@ class PostgresRows:
         until = "leased_until = clock_timestamp() + %s::float8 * interval '1 second'"
         return _change(connection, f"UPDATE outbox_ready SET {until} WHERE {_FENCED}", keys, fence, seconds)
 
-    def add_receipts(self, connection: Connection, sent: Sequence[Sent], fence: Fence) -> None:
+    def add_receipts(self, connection: Connection, sent: Sequence[Sent], fence: Fence, *, again: bool) -> None:
         if not sent:
             return
         keys, partitions, offsets = zip(*sent, strict=True)
@@ -54,9 +59,7 @@ class PostgresRows:
             "INSERT INTO outbox_receipt (id, dest, sent_at, relay, token, broker_partition, broker_offset)"
             " SELECT k.i, k.d, clock_timestamp(), %s, %s, k.p, k.o"
             " FROM unnest(%s::bigint[], %s::smallint[], %s::int[], %s::bigint[]) AS k(i, d, p, o)"
-            " ON CONFLICT (id, dest) DO UPDATE SET sent_at = excluded.sent_at, relay = excluded.relay,"
-            " token = excluded.token, broker_partition = excluded.broker_partition,"
-            " broker_offset = excluded.broker_offset",
+            + (_RECEIPT_AGAIN if again else ""),
             (*fence, ids, dests, numbers(partitions), numbers(offsets)),
         )
 

@@ -12,6 +12,10 @@ from . import Fence
 
 NOW: Final = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 LATER: Final = "strftime('%Y-%m-%d %H:%M:%f', 'now', ?)"
+_RECEIPT_AGAIN: Final = (
+    " ON CONFLICT (id, dest) DO UPDATE SET sent_at = excluded.sent_at, relay = excluded.relay, token = excluded.token,"
+    " broker_partition = excluded.broker_partition, broker_offset = excluded.broker_offset"
+)
 _ROW: Final = "partition_no = ? AND id = ? AND dest = ?"
 _FENCED: Final = f"{_ROW} AND owner = ? AND token = ?"
 
@@ -40,12 +44,10 @@ class SqliteRows:
         sql = f"UPDATE outbox_ready SET leased_until = {LATER} WHERE {_FENCED}"
         return _each(connection, sql, [(later(seconds), *key, *fence) for key in keys])
 
-    def add_receipts(self, connection: Connection, sent: Sequence[Sent], fence: Fence) -> None:
+    def add_receipts(self, connection: Connection, sent: Sequence[Sent], fence: Fence, *, again: bool) -> None:
         sql = (
             "INSERT INTO outbox_receipt (id, dest, sent_at, relay, token, broker_partition, broker_offset)"
-            f" VALUES (?, ?, {NOW}, ?, ?, ?, ?) ON CONFLICT (id, dest) DO UPDATE SET sent_at = excluded.sent_at,"
-            " relay = excluded.relay, token = excluded.token, broker_partition = excluded.broker_partition,"
-            " broker_offset = excluded.broker_offset"
+            f" VALUES (?, ?, {NOW}, ?, ?, ?, ?){_RECEIPT_AGAIN if again else ''}"
         )
         _each(connection, sql, [(one.key.id, one.key.dest, *fence, one.partition, one.offset) for one in sent])
 

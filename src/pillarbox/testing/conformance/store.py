@@ -300,17 +300,25 @@ class StoreConformance:
         assert world.under_test.parked()[number, 0][2] == stored
 
     def test_an_event_that_is_sent_again_keeps_one_receipt(self, world: StoreWorld) -> None:
-        """Sent before, and ready again by an operator's hand: the new receipt replaces the old one."""
-        (number,) = world.add()
+        """A receipt that is there already must not keep its whole batch from being settled."""
+        first, second = world.add(2)
         store = world.under_test.store("a")
-        claim = store.claim(1)
-        key, lane = claim.deliveries[0].key, claim.deliveries[0].lane
-        store.settle(Settlement(claim.token, parked=[Parked(key, lane, "RETRY", 0.0, 1, "unknown")]))
-        world.under_test.pass_time(1)
-        assert store.move_due(10) == 1
-        again = store.claim(1)
-        store.settle(Settlement(again.token, [Sent(key, 2, 20)]))
-        assert world.under_test.receipts() == {(number, 0): StoredReceipt("a", again.token, 2, 20)}
+        claim = store.claim(2)
+        store.settle(all_sent(claim.token, claim.deliveries))
+        old = world.under_test.receipts()
+        world.under_test.ready_again(claim.deliveries[0])
+        (third,) = world.add()
+        again = store.claim(10)
+        settlement = Settlement(again.token, [Sent(one.key, 2, 20) for one in again.deliveries])
+        assert store.settle(settlement) == Settled(2, 0, 0)
+        new = StoredReceipt("a", again.token, 2, 20)
+        repeated = claim.deliveries[0].key.id
+        untouched = ({first, second} - {repeated}).pop()
+        assert world.under_test.receipts() == {
+            (repeated, 0): new,
+            (third, 0): new,
+            (untouched, 0): old[untouched, 0],
+        }
 
     # Counting claims --------------------------------------------------------------------------------------------------
 

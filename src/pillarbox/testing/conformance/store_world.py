@@ -64,6 +64,10 @@ class StoreUnderTest(Protocol):
         """Delete the event with this row id, but not its work rows."""
         ...
 
+    def ready_again(self, delivery: Delivery) -> None:
+        """Put the work row of a sent delivery back, as an operator's hand might."""
+        ...
+
     def broken_receipts(self) -> AbstractContextManager[None]:
         """Inside the block, writing a receipt fails."""
         ...
