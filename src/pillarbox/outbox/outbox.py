@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
@@ -14,7 +15,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from ..clock import Clock, SystemClock
-from ..errors import NoDestination, PillarboxWarning
+from ..errors import InvalidEvent, NoDestination, PillarboxWarning
 from ..event.destination import Destination, To, destinations
 from ..event.event import Event, to_message, type_of
 from ..event.ids import EventIds
@@ -99,6 +100,7 @@ class Outbox:
     def add_all(self, session: Target, events: Iterable[Event[Any]], to: To | None = None) -> list[Queued]:
         """Write several events in the order of the list, with a constant number of statements; all of them or none."""
         drafts = [self._draft(event, to) for event in events]
+        _refuse_doubles(drafts)
         connection = connection_of(session, self._bind, _SYNC)
         check_process(connection)
         tables = self._known.get(connection.dialect) or self._meet(connection)
@@ -184,6 +186,13 @@ class _Draft(NamedTuple):
     id: UUID
     message: Message
     more: Sequence[Destination]
+
+
+def _refuse_doubles(drafts: Sequence[_Draft]) -> None:
+    if len({draft.id for draft in drafts}) == len(drafts):
+        return
+    ((twice, _),) = Counter(draft.id for draft in drafts).most_common(1)
+    raise InvalidEvent(f"An event id is twice in the list: {twice}.", fix="Leave the ids out, or make each its own.")
 
 
 def _by_name(routes: Routes) -> dict[str, tuple[Destination, ...]]:

@@ -47,6 +47,12 @@ def mark(connection: Connection, consumer: str, event_id: str) -> bool:
     return True
 
 
+def unmark(connection: Connection, consumer: str, event_id: str) -> None:
+    """Take a mark back, whose transaction committed before the effect was complete."""
+    sql = styled("DELETE FROM inbox_event WHERE consumer = ? AND event_id = ?", connection.dialect.paramstyle)
+    connection.exec_driver_sql(sql, (consumer, event_id))
+
+
 def is_taken(error: IntegrityError) -> bool:
     """Whether the error is the primary key of ``inbox_event`` and nothing else."""
     original = error.orig
