@@ -277,3 +277,10 @@ class NotImportable(PillarboxError):
 
     code = "PB-051"
     fix = "Name it as package.module:attribute and run the command where that module can be imported."
+
+
+class DemoFailed(PillarboxError):
+    """The demo's own processes did not do their work in time."""
+
+    code = "PB-060"
+    fix = "Read the log that the message quotes; on a slow machine, run it with fewer --orders."

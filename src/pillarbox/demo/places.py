@@ -152,7 +152,7 @@ def _kafka(url: str, name: str) -> Iterator[Broker]:
             reader.close()
 
     try:
-        yield url, Topic(name), name, {"config": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}}, read
+        yield url, Topic(name), name, {"config": {"group.instance.id": "stock-1", "session.timeout.ms": 6000}}, read
     finally:
         dead = [t for t in admin.list_topics(timeout=10).topics if t.startswith(name)]
         for future in admin.delete_topics(dead, operation_timeout=10).values():

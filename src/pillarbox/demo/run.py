@@ -13,7 +13,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
-from ..errors import PillarboxError
+from ..errors import DemoFailed
 from ..store.engines import BEGIN_OPTION
 from ..store.inspect import overview
 from ..store.install import install
@@ -45,13 +45,6 @@ class Glance:
     sent: int | None
     applied: int
     kills: dict[str, int]
-
-
-class DemoFailed(PillarboxError):
-    """The demo's own processes did not do their work in time."""
-
-    code = "PB-060"
-    fix = "Look at the log that the message quotes; with a slow machine, run it with fewer --orders."
 
 
 Plan = Mapping[str, list[Strike]]
