@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from .. import faultpoints
 from ..store.failures import Fault, fault_of
-from ..store.inbox import mark
+from ..store.inbox import mark, unmark
 from .database import InboxDatabase
 from .handlers import Handler
 from .received import Received
@@ -27,9 +27,13 @@ class Duplicate(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The event (or its handler) is at fault; everything was rolled back."""
+    """The event (or its handler) is at fault; everything was rolled back.
+
+    ``final``: trying again could do something twice, because the handler's transaction ended too early on the server.
+    """
 
     error: Exception
+    final: bool = False
 
 
 class DatabaseAway(NamedTuple):
@@ -68,6 +72,8 @@ def _in_transaction(
         with database.guard.watch(session):
             _run(database, session, calls)
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises is the event's failure
+        if database.guard.ended_on_server:
+            return _half_done(database, consumer, event_id, error)
         return _away(database, error) if database.lost else Failed(error)
     faultpoints.reach("consumer.after-handler")
     return _commit(database, session)
@@ -95,3 +101,13 @@ def _commit(database: InboxDatabase, session: Session) -> Result:
 def _away(database: InboxDatabase, error: Exception) -> DatabaseAway:
     database.distrust(elsewhere=fault_of(error) is Fault.READ_ONLY)
     return DatabaseAway(error)
+
+
+def _half_done(database: InboxDatabase, consumer: str, event_id: str, error: Exception) -> Result:
+    """The mark may be committed without the whole effect: take it back, or the event would count as applied."""
+    try:
+        with database.engine.begin() as connection:
+            unmark(connection, consumer, event_id)
+    except SQLAlchemyError as failure:
+        return _away(database, failure)
+    return Failed(error, final=True)

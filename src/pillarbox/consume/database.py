@@ -9,6 +9,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from ..errors import BadConsumer
+from ..store.drivers import driver_of
 from ..store.engines import check_schema
 from ..store.failures import connect_error
 from .guard import TransactionGuard
@@ -44,6 +45,11 @@ class InboxDatabase:
         try:
             connection = self._connect()
             check_schema(connection, part="inbox")
+            if driver_of(connection).commits_alone(connection):
+                raise BadConsumer(
+                    "The consumer's engine is in AUTOCOMMIT: mark and handler's writes would not commit together.",
+                    fix="Give the consumer an engine without isolation_level='AUTOCOMMIT'.",
+                )
             connection.rollback()
         except DBAPIError as error:
             self.close()
@@ -93,11 +99,6 @@ class InboxDatabase:
         try:
             if self.engine.dialect.name != "sqlite":  # which has one level only
                 connection = connection.execution_options(isolation_level="READ COMMITTED")
-            elif connection.get_isolation_level() == "AUTOCOMMIT":
-                raise BadConsumer(
-                    "The consumer's engine is in AUTOCOMMIT: mark and handler's writes would not commit together.",
-                    fix="Give the consumer an engine without isolation_level='AUTOCOMMIT'.",
-                )
         except BaseException:
             connection.close()
             raise

@@ -30,9 +30,11 @@ class SetAside(NamedTuple):
     attempts: int
 
 
-def after_failure(error: BaseException, attempts: int, policy: RetryPolicy, chance: float) -> RetryLater | SetAside:
-    """Decide on a failed attempt, the ``attempts``-th (from 1)."""
-    if policy.exhausted(attempts):
+def after_failure(
+    error: BaseException, attempts: int, policy: RetryPolicy, chance: float, *, final: bool = False
+) -> RetryLater | SetAside:
+    """Decide on a failed attempt, the ``attempts``-th (from 1); ``final`` ones must not be repeated."""
+    if final or policy.exhausted(attempts):
         return SetAside(reason_of(error), attempts)
     return RetryLater(policy.delay(attempts, chance), attempts)
 

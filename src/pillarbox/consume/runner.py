@@ -100,9 +100,9 @@ class Runner:
                     self.stats.database_away += 1
                     _log.warning("consumer %s: the database is away, waiting: %s", self.name, reason_of(error))
                     going_on = self._wait(OUTAGE_RETRY.delay(outages, self.chance()))
-                case Failed(error):
+                case Failed(error, final):
                     failures += 1
-                    step = after_failure(error, failures, self.retry, self.chance())
+                    step = after_failure(error, failures, self.retry, self.chance(), final=final)
                     if isinstance(step, SetAside):
                         _log.error("consumer %s: %s failed %d times", self.name, event, failures, exc_info=error)
                         return self._set_aside(incoming, step)
