@@ -74,6 +74,11 @@ class Client:
         self._errors.clear()
         return trouble
 
+    @property
+    def all_down(self) -> bool:
+        """True when the client found no broker to connect to since the last :meth:`had_trouble`."""
+        return KafkaError._ALL_BROKERS_DOWN in self._errors
+
     def discard(self, *, alone: bool) -> None:
         """Throw the producer away; the next use makes another. Nothing may be in flight."""
         self._producers.pop(alone, None)
@@ -100,7 +105,7 @@ class Client:
         reason = self.reason(error)
         if self._errors.keys() & _AUTHENTICATION:
             return AccessRefused(f"Kafka at {self._url.shown} refused the user name or password: {reason}.")
-        if KafkaError._SSL in self._errors:
+        if KafkaError._SSL in self._errors or "SSL handshake" in reason:  # a peer that hangs up is no _SSL
             return BrokerUnavailable(
                 f"Kafka at {self._url.shown}: the TLS handshake failed: {reason}.",
                 fix="Check security.protocol, ssl.ca.location and the certificates in the URL's options.",

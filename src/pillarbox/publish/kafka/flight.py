@@ -10,6 +10,7 @@ from confluent_kafka import Message as Report
 
 from ...event.message import Message
 from ...ports import Confirmed, Outcome, Unknown
+from .topics import TopicState
 
 _new_tuple = tuple.__new__
 
@@ -28,6 +29,7 @@ class Flight:
         self.messages = messages
         self.outcomes: list[Outcome | None] = [None] * len(messages)
         self.failures: dict[int, Failure] = {}
+        self.states: dict[str, TopicState] = {}  # what the cluster said about topics, when it had to be asked
         self._refusals: list[Outcome] = []
         self.broken = False  # a fatal error: the producer is of no more use
 

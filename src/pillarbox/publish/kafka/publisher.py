@@ -15,7 +15,7 @@ from ...ports import Outcome, PublisherCapabilities, Rejected, Unavailable, Unkn
 from .client import Client
 from .flight import Flight
 from .sending import send
-from .topics import Topics
+from .topics import Topics, TopicState
 from .url import KafkaUrl, parse_kafka_url
 from .verdicts import MISSING, TOO_LARGE, needs_metadata, outcome_of
 
@@ -30,12 +30,12 @@ class KafkaPublisher:
 
     capabilities = PublisherCapabilities(scheme="kafka", pipelined_order=True, positions=True, headers=True)
 
-    def __init__(self, url: KafkaUrl, *, deadline: float) -> None:
+    def __init__(self, url: KafkaUrl, *, deadline: float, client: Client | None = None) -> None:
         self._url = url
         self._deadline = deadline
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._client = Client(url)
+        self._client = client or Client(url)
         self._topics = Topics(self._client)
         self._look_first = False  # the last publish, or the time since, had trouble: ask the cluster before sending
 
@@ -120,32 +120,41 @@ class KafkaPublisher:
             flight.broken = False
             self._client.discard(alone=alone)
 
-    def _hopeless(self, flight: Flight, silent: bool) -> bool:
+    def _hopeless(self, flight: Flight, silent: bool, seconds: float) -> bool:
         """Does the cluster itself say that waiting is senseless? ``silent``: no report has come for long."""
+        names = flight.open_topics()
         try:
-            states = [self._topics.look_up(name, 2.0) for name in flight.open_topics()]
-        except KafkaException:
-            return silent  # one frozen broker may have been asked; but not again and again
-        return all(state.refused is not None or state.stuck for state in states)
+            flight.states = {name: self._topics.look_up(name, seconds / max(1, len(names))) for name in names}
+        except KafkaException as error:
+            flight.states = dict.fromkeys(names, self._no_answer(error))
+            # One frozen broker may have been asked, while the others work; but not when all are down, nor for long.
+            return silent or self._client.all_down
+        return all(state.refused is not None or state.stuck for state in flight.states.values())
 
     def _judge(self, flight: Flight, *, until: float) -> None:
-        troubles: dict[str, str | None] = {}
         for index, failure in flight.failures.items():
             name = flight.messages[index].destination
             if failure.code in MISSING:
                 self._topics.forget(name)
-            if needs_metadata(failure.code) and name not in troubles:
-                troubles[name] = self._trouble(name, until)
-            flight.outcomes[index] = outcome_of(failure.code, failure.text, trouble=troubles.get(name))
+            if not needs_metadata(failure.code):
+                flight.outcomes[index] = outcome_of(failure.code, failure.text)
+                continue
+            if name not in flight.states:
+                flight.states[name] = self._state(name, until - time.monotonic())
+            state = flight.states[name]
+            # A topic that does not exist (any more) has not got the message, whatever became of the request.
+            flight.outcomes[index] = state.refused or outcome_of(failure.code, failure.text, trouble=state.trouble)
 
-    def _trouble(self, name: str, until: float) -> str | None:
-        left = until - time.monotonic()
-        if left <= 0.1:
-            return "no time was left to ask the cluster"
+    def _state(self, name: str, seconds: float) -> TopicState:
+        if seconds < 0.1:
+            return TopicState(None, "no time was left to ask the cluster", True)
         try:
-            return self._topics.look_up(name, min(2.0, left)).trouble
+            return self._topics.look_up(name, min(2.0, seconds))
         except KafkaException as error:
-            return f"the cluster does not answer: {self._client.reason(error)}"
+            return self._no_answer(error)
+
+    def _no_answer(self, error: KafkaException) -> TopicState:
+        return TopicState(None, f"the cluster does not answer: {self._client.reason(error)}", True)
 
 
 def _is_outage(outcome: Outcome | None) -> bool:

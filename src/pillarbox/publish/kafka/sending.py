@@ -12,11 +12,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from ...event.message import to_headers
 from .flight import Flight
 
-_PATIENCE: Final = 4.0
+_PATIENCE: Final = 3.0
 """Seconds without any report after which the cluster is asked whether waiting makes sense; then every 2 seconds."""
 
 _SILENCE: Final = 8.0
 """Seconds without any report after which a cluster that answers nothing is given up. A new leader takes 6."""
+
+Hopeless = Callable[[Flight, bool, float], bool]
+"""Called with the flight, whether the silence is long, and the seconds it may take to find out."""
 
 
 def send(
@@ -25,7 +28,7 @@ def send(
     indexes: Sequence[int],
     *,
     until: float,
-    hopeless: Callable[[Flight, bool], bool],
+    hopeless: Hopeless,
 ) -> None:
     """Hand over these messages and wait, until each has its report, ``until`` is reached, or it is ``hopeless``."""
     produce, messages, report = producer.produce, flight.messages, flight.reporter()
@@ -52,7 +55,7 @@ def send(
     _wait(producer, flight, until, hopeless)
 
 
-def _wait(producer: Producer, flight: Flight, until: float, hopeless: Callable[[Flight, bool], bool]) -> None:
+def _wait(producer: Producer, flight: Flight, until: float, hopeless: Hopeless) -> None:
     waiting, quiet_since, ask_after = len(producer), time.monotonic(), _PATIENCE
     while waiting and not flight.broken:
         now = time.monotonic()
@@ -60,8 +63,9 @@ def _wait(producer: Producer, flight: Flight, until: float, hopeless: Callable[[
             return
         if now - quiet_since >= ask_after:
             ask_after += 2.0
-            if hopeless(flight, now - quiet_since >= _SILENCE):
+            if hopeless(flight, now - quiet_since >= _SILENCE, min(2.0, until - now)):
                 return
+            continue
         left = producer.flush(min(0.5, until - now))
         if left < waiting:
             quiet_since, ask_after = time.monotonic(), _PATIENCE

@@ -71,9 +71,12 @@ class Topics:
         leaderless = sum(partition.leader < 0 for partition in partitions.values())
         short = 0
         # Asking for min.insync.replicas takes a client of its own: only where a replica is missing at all.
-        if any(len(partition.isrs) < max(2, len(partition.replicas)) for partition in partitions.values()):
+        if any(len(partition.isrs) < len(partition.replicas) for partition in partitions.values()):
             needed = self._needed(name)
-            short = sum(partition.leader >= 0 and len(partition.isrs) < needed for partition in partitions.values())
+            # More than there are replicas cannot be asked for: brokers cap it (KIP-966).
+            short = sum(
+                one.leader >= 0 and len(one.isrs) < min(needed, len(one.replicas)) for one in partitions.values()
+            )
         if not leaderless and not short:
             return TopicState(None, None, False)
         text = (

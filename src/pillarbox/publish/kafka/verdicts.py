@@ -56,7 +56,7 @@ def needs_metadata(code: int) -> bool:
     return code not in _REFUSED_FOR_GOOD and code not in MISSING and code not in _NOT_WRITTEN
 
 
-def outcome_of(code: int, text: str, *, trouble: str | None) -> Outcome:
+def outcome_of(code: int, text: str, *, trouble: str | None = None) -> Outcome:
     """The outcome for a delivery report's or produce()'s error.
 
     ``trouble`` is what the cluster's metadata says is wrong with the topic, None when it is healthy; see
