@@ -18,8 +18,8 @@ class TransactionGuard:
     """Watches one connection. While handlers run, a COMMIT is refused before it reaches the server.
 
     A rollback cannot be refused (a failed flush rolls back, too), so it is noted and reported when the handler returns.
-    A statement that ended the transaction on the server (DDL on MySQL, a COMMIT sent as text) is noticed afterwards, where
-    the driver tells. Savepoints are free to use.
+    A statement that ended the transaction on the server (DDL on MySQL, a COMMIT sent as text) is noticed afterwards,
+    where the driver tells. Savepoints are free to use.
 
     ``left_open``: SQLAlchemy believes that the transaction is over, on the server it goes on. ``ended_on_server``: the
     other way round; what was written before, the mark included, may stand committed.

@@ -55,6 +55,7 @@ class RabbitSource:
         self._thread = threading.Thread(target=self._run, name=f"pillarbox-rabbitmq-{consumer}", daemon=True)
         self._opened: Future[None] = Future()
         self._serving: asyncio.Future[None] | None = None
+        self._farewell: asyncio.Future[None] | None = None
         self._broken: BaseException | None = None
 
     @classmethod
@@ -131,11 +132,12 @@ class RabbitSource:
         await asyncio.wait([self._serving])
         if not self._serving.cancelled() and self._serving.exception() is not None:
             self._broken = self._serving.exception()
-        await self._dead_box.close()
+        await (self._farewell or self._dead_box.close())
 
     def _cancel(self) -> None:
         if self._serving is not None:
             self._serving.cancel()
+            self._farewell = asyncio.ensure_future(self._dead_box.close())  # both say goodbye at the same time
 
     async def _declare_dead_queues(self) -> None:
         # At the start, and not at the first poison message: a missing permission should show now.
