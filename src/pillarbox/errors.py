@@ -235,7 +235,7 @@ class DatabaseBusy(DatabaseUnavailable):
     """The database refused a transaction again and again with deadlocks or lock time-outs."""
 
     code = "PB-031"
-    fix = "Look for a transaction that holds locks on the outbox tables (a long purge, an open session, DDL); nothing was lost."
+    fix = "Look for a transaction that holds locks on the outbox tables (a purge, an open session, DDL)."
 
 
 class BadHandler(PillarboxError):

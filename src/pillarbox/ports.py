@@ -233,12 +233,13 @@ class Source(Protocol):
     def poll(self, timeout: float, limit: int) -> list[Incoming]:
         """Up to ``limit`` messages, waiting at most ``timeout`` seconds for the first. Keeps the connection alive.
 
-        ``limit`` 0 delivers nothing and waits the whole ``timeout``. While the broker is away it waits, too, and reconnects.
+        ``limit`` 0 delivers nothing and waits the whole ``timeout``. While the broker is away it waits, too, and
+        reconnects.
         """
         ...
 
     def holds(self, incoming: Incoming) -> bool:
-        """False once the broker took the message back (partition revoked, channel lost): it comes again, here or elsewhere."""
+        """False once the broker took the message back (partition revoked, channel lost): it comes again."""
         ...
 
     def acknowledge(self, done: Sequence[Incoming]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ from sqlalchemy import Engine
 from ..consume.sources import make_source
 from ..event.destination import Destination
 from ..publish.registry import open_publisher
+from ..relay import RelaySettings
+from ..wiring import relay_for
 from .places import engine_for
 from .shop import CardDeclined, failing_orders, placing
 from .stock import naive_loop, stock_consumer
@@ -46,11 +49,10 @@ def _failing(task: dict[str, Any]) -> frozenset[int]:
 
 
 def relay(task: dict[str, Any]) -> None:
-    """The real command, as a user runs it; its settings come from the environment."""
-    from ..cli import main
-
-    sys.argv = ["pillarbox", "relay"]
-    main()
+    """A relay as an application embeds it; the settings are small and short, so that kills find it at work."""
+    working = relay_for(task["shop_url"], task["broker_url"], RelaySettings(**task["relay"]))
+    signal.signal(signal.SIGTERM, lambda *_: working.stop())
+    working.run()
 
 
 def stock(task: dict[str, Any]) -> None:

@@ -25,8 +25,8 @@ from .shop import Order, ShopTables
 from .stock import Movement, StockTables
 from .strikes import COUNT_VARIABLE, Child, Strike
 
-LEASE = 3.0
-"""Seconds: short, so that a killed relay's events return while one watches."""
+RELAY = {"lease": 3.0, "broker_deadline": 1.4, "batch": 25}
+"""A short lease, so that a killed relay's events return while one watches; small batches, so that kills hit in between."""
 
 PATIENCE = 20.0
 """Seconds without any change after which a way is taken to be at its end."""
@@ -97,15 +97,11 @@ def _children(way: Way, options: DemoOptions, world: World, strikes: Plan) -> di
         "destination": list(world.destination),
         "source": world.source,
         "reading": world.reading,
+        "relay": RELAY,
     }
     environment = {
         TASK_VARIABLE: json.dumps(task),
         COUNT_VARIABLE: str(world.folder / "deliveries"),
-        "PILLARBOX_DATABASE": world.shop_url,
-        "PILLARBOX_BROKER": world.broker_url,
-        "PILLARBOX_RELAY__LEASE": str(LEASE),
-        "PILLARBOX_RELAY__BROKER_DEADLINE": "1.4",
-        "PILLARBOX_RELAY__BATCH": "25",
     }
     log = world.folder / "log"
     return {role: Child(role, environment, strikes[role], log) for role in strikes}
