@@ -142,11 +142,15 @@ def _numbered(sql: str) -> str:
 
 # PostgreSQL -------------------------------------------------------------------------------------------------------
 
-_PG_ONE = (
+_PG_EVENT = (
     f"WITH e AS (INSERT INTO outbox_event ({COLUMNS}, recorded_at) VALUES ({_MARKS}, clock_timestamp()) RETURNING id) "
-    "INSERT INTO outbox_ready (partition_no, id, dest, lane) "
-    "SELECT CAST(? AS smallint), e.id, d.dest, CAST(? AS bigint) "
-    "FROM e CROSS JOIN generate_series(0, CAST(? AS integer) - 1) AS d(dest) RETURNING id"
+    "INSERT INTO outbox_ready (partition_no, id, dest, lane) SELECT CAST(? AS smallint), e.id, "
+)
+# A third of the server's time less than through generate_series.
+_PG_ONE = _PG_EVENT + "0, CAST(? AS bigint) FROM e RETURNING id"
+_PG_SEVERAL = (
+    _PG_EVENT
+    + "d.dest, CAST(? AS bigint) FROM e CROSS JOIN generate_series(0, CAST(? AS integer) - 1) AS d(dest) RETURNING id"
 )
 _PG_TYPES = (
     *("text", "text", "integer", "text", "text", "text", "timestamptz", "text"),
@@ -167,7 +171,9 @@ _PG_MANY = (
 def _write_postgresql(execute: Executor, rows: Sequence[Row]) -> list[int]:
     if len(rows) == 1:
         message, more, deliveries, lane, partition_no = rows[0]
-        return [execute.returned(_PG_ONE, (*message, more, partition_no, lane, deliveries))[0][0]]
+        if deliveries == 1:
+            return [execute.returned(_PG_ONE, (*message, more, partition_no, lane))[0][0]]
+        return [execute.returned(_PG_SEVERAL, (*message, more, partition_no, lane, deliveries))[0][0]]
     each = [(*row.message, row.more_destinations, row.partition_no, row.lane, row.deliveries) for row in rows]
     ids = dict(_pairs(execute.returned(_PG_MANY, [list(column) for column in zip(*each, strict=True)])))
     return [ids[row.message.event_id] for row in rows]
