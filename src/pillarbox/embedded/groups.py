@@ -23,6 +23,7 @@ _READ = (
     " WHERE partition_id = ? AND position >= ? ORDER BY position LIMIT ?"  # one range of record's primary key
 )
 
+_IMPOSSIBLE = 10  # leases: an end that far ahead is left from before the clock was set back
 _PARTITIONS = "SELECT id, number FROM topic_partition WHERE topic = ? ORDER BY number"
 
 
@@ -143,7 +144,10 @@ class GroupMember:
             " ON CONFLICT DO UPDATE SET seen_until = excluded.seen_until",
             [(self._group, topic, self._member, until) for topic in self.topics],
         )
-        db.execute("DELETE FROM group_member WHERE group_name = ? AND seen_until <= ?", (self._group, self._beat_at))
+        db.execute(
+            "DELETE FROM group_member WHERE group_name = ? AND (seen_until <= ? OR seen_until > ?)",
+            (self._group, self._beat_at, self._beat_at + _IMPOSSIBLE * self._lease),
+        )
 
     def _renew(self, db: sqlite3.Connection) -> None:
         lost = []
@@ -187,7 +191,6 @@ class GroupMember:
             "INSERT INTO group_partition (group_name, partition_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
             (self._group, partition_id),
         )
-        # A lease that ends later than any member could have asked for is left from before the clock was set back.
         row = db.execute(
             "UPDATE group_partition SET owner = ?, token = token + 1, leased_until = ?"
             " WHERE group_name = ? AND partition_id = ?"
@@ -199,7 +202,7 @@ class GroupMember:
                 partition_id,
                 self._member,
                 self._beat_at,
-                self._beat_at + 10 * self._lease,
+                self._beat_at + _IMPOSSIBLE * self._lease,
             ),
         ).fetchone()
         if row is None:

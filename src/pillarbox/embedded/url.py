@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from ..errors import BadUrl
 
@@ -21,17 +21,22 @@ class EmbeddedUrl(NamedTuple):
 
 def parse_embedded_url(url: str) -> EmbeddedUrl:
     """Read ``embedded:///abs/path`` or ``embedded:relative``, with ``?partitions=N``; BadUrl (PB-002) otherwise."""
-    parts = urlsplit(url)
-    if parts.scheme != "embedded":
+    # Not urlsplit: a '#' is an ordinary character in a file's name.
+    scheme, _, rest = url.partition(":")
+    if scheme.lower() != "embedded":
         raise BadUrl(f"{url!r} is no embedded: URL.", fix=_FORMS)
-    if parts.netloc:
-        raise BadUrl(f"{url!r} names a host, {parts.netloc!r}; the embedded log is a local file.", fix=_FORMS)
-    path = unquote(parts.path)
+    written, _, query = rest.partition("?")
+    if written.startswith("//"):
+        host, slash, written = written[2:].partition("/")
+        if host:
+            raise BadUrl(f"{url!r} names a host, {host!r}; the embedded log is a local file.", fix=_FORMS)
+        written = slash + written
+    path = unquote(written)
     if re.match(r"/[A-Za-z]:[/\\]", path):  # Windows: embedded:///C:/events.log
         path = path[1:]
     if not path or path.endswith("/") or "\0" in path:
         raise BadUrl(f"{url!r} names no file.", fix=_FORMS)
-    return EmbeddedUrl(Path(path), _partitions(url, parts.query))
+    return EmbeddedUrl(Path(path), _partitions(url, query))
 
 
 def _partitions(url: str, query: str) -> int | None:
@@ -39,7 +44,7 @@ def _partitions(url: str, query: str) -> int | None:
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name != "partitions":
             raise BadUrl(f"{url!r} has an unknown option {name!r}.", fix="The embedded log takes ?partitions=N.")
-        if not value.isdecimal() or not 1 <= int(value) <= 1024:
+        if not (value.isascii() and value.isdecimal()) or not 1 <= int(value) <= 1024:
             raise BadUrl(f"{url!r}: partitions must be a number from 1 to 1024.", fix="Leave it out for 4.")
         found = int(value)
     return found
