@@ -28,12 +28,11 @@ def page_as_dict(page: Page) -> dict[str, object]:
     return {"dead_letters": [letter._asdict() for letter in page.letters], "next": page.next}
 
 
-def letters_table(page: Page) -> Table | str:
+def letters_table(page: Page) -> Group:
     """One line a letter."""
     if not page.letters:
-        return "No dead letters."
-    caption = f"more: --after {page.next}" if page.next else None
-    return _letters(page.letters, caption)
+        return Group("No dead letters.")
+    return Group(_letters(page.letters), *([f" more: --after {page.next}"] if page.next else []))
 
 
 def details_as_dict(letter: DeadLetterDetails) -> dict[str, object]:
@@ -63,11 +62,11 @@ def details_view(letter: DeadLetterDetails) -> Group:
     shown = _text(payload)
     body = f"<{len(payload)} bytes, not text>" if shown is None else shown
     history: list[ConsoleRenderable | str] = ["", replays] if letter.replays else []
-    return Group(facts, "", _letters(letter.letters, None), *history, "", body)
+    return Group(facts, "", _letters(letter.letters), *history, "", body)
 
 
-def _letters(letters: list[DeadLetter], caption: str | None) -> Table:
-    table = Table(box=None, caption=caption, caption_justify="left")
+def _letters(letters: list[DeadLetter]) -> Table:
+    table = Table(box=None)
     for name in ("event id", "type", "destination", "attempts", "replays", "died at", "error"):
         table.add_column(name, overflow="fold")
     for one in letters:

@@ -11,7 +11,7 @@ import typer
 from ..options import AsJson, ConfigFile, Database
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from ...ops.overview import Status
 
@@ -66,13 +66,14 @@ def _plain(now: Status) -> dict[str, object]:
     return {"counts": now.counts, "waiting": now.waiting, "oldest_age_seconds": now.oldest_age}
 
 
-def _table(now: Status) -> Table:
+def _table(now: Status) -> Group:
+    from rich.console import Group
     from rich.table import Table
 
     from ..output import age
 
-    table = Table("state", box=None, caption=f"oldest unconfirmed: {age(now.oldest_age)}", caption_justify="left")
+    table = Table("state", box=None)
     table.add_column("events", justify="right")
     for state, count in now.counts.items():
         table.add_row(state, f"{count:,}")
-    return table
+    return Group(table, f" oldest unconfirmed: {age(now.oldest_age)}")
