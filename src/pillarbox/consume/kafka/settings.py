@@ -16,7 +16,7 @@ _DEFAULTS: Final[Mapping[str, Setting]] = {
     "auto.offset.reset": "earliest",  # a new consumer misses nothing
     "partition.assignment.strategy": "cooperative-sticky",  # a rebalance stops only what moves
     "session.timeout.ms": 10_000,  # a killed consumer's partitions go on elsewhere after this
-    "heartbeat.interval.ms": 2_000,
+    "heartbeat.interval.ms": 1_000,  # also how soon a member hears of a rebalance
     # Enough to be fast; a pause (the wait for a retry) throws away what was fetched ahead.
     "queued.min.messages": 2_000,
     "queued.max.messages.kbytes": 16_384,
