@@ -67,7 +67,8 @@ class KafkaPublisher:
 
     def close(self) -> None:
         """Leave. Nothing is in flight between two publishes."""
-        self._client.close()
+        if os.getpid() == self._pid:  # a forked child has not the client's threads to end
+            self._client.close()
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:

@@ -1,0 +1,51 @@
+"""PB-028: a publisher that was opened before a fork refuses to work in the child, and still works in the parent."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pillarbox.errors import UsedAfterFork
+from pillarbox.event.destination import Destination, Exchange, Topic
+from pillarbox.ports import Confirmed, Publisher
+from pillarbox.publish.registry import open_publisher
+from pillarbox.testing.conformance.publisher_world import message
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+
+REFUSED, WORKED, OTHER = 0, 1, 2
+
+
+def test_the_embedded_log_is_not_used_across_a_fork(tmp_path: Path) -> None:
+    check(open_publisher(f"embedded://{tmp_path}/events.log"), Topic("t"))
+
+
+def test_a_kafka_client_is_not_used_across_a_fork(kafka_url: str, make_topic: Callable[..., str]) -> None:
+    check(open_publisher(kafka_url, deadline=10), Topic(make_topic(1)))
+
+
+def test_a_rabbitmq_connection_is_not_used_across_a_fork(rabbitmq_url: str) -> None:
+    check(open_publisher(rabbitmq_url, deadline=5), Exchange("amq.fanout", ""), confirmed=False)
+
+
+def check(publisher: Publisher, there: Destination, *, confirmed: bool = True) -> None:
+    publisher.publish([message(there)])
+    child = os.fork()
+    if child == 0:
+        status = OTHER
+        try:
+            publisher.publish([message(there)])
+            status = WORKED
+        except UsedAfterFork:
+            publisher.close()  # must neither hang nor harm the parent's connection
+            status = REFUSED
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == REFUSED
+    (outcome,) = publisher.publish([message(there)])
+    assert isinstance(outcome, Confirmed) or not confirmed
+    publisher.close()
