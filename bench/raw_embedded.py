@@ -28,7 +28,7 @@ class RawEmbedded:
     def publish(self, rows: Sequence[tuple]) -> Sequence[Position]:
         records, positions = [], []
         for row in rows:
-            (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, _, _) = row
+            (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, *_) = row
             headers = {
                 "id": event_id,
                 "eventType": kind,

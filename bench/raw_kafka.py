@@ -35,7 +35,7 @@ class RawKafka:
         produce = self._producer.produce
         self._left = len(rows)
         for report, row in zip(self._reports, rows, strict=False):
-            (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, topic, _) = row
+            (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, topic, *_) = row
             headers = [
                 ("id", event_id),
                 ("eventType", kind),

@@ -20,7 +20,7 @@ Position = tuple[int | None, int | None]
 
 
 class Row(NamedTuple):
-    """What is selected, in this order. Drivers give plain tuples, which are not wrapped: naming costs time."""
+    """What is selected, in this order; a server may add to it. Rows stay plain tuples, since naming costs time."""
 
     partition_no: int
     id: int

@@ -44,7 +44,9 @@ class RawRabbitMQ:
             return
         publish, properties = self._channel.basic_publish, pika.BasicProperties
         for row in part:
-            (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, exchange, _) = row
+            (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, exchange, *_) = (
+                row
+            )
             headers = {
                 "id": event_id,
                 "eventType": kind,
