@@ -13,11 +13,12 @@ from pika import BasicProperties, spec
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from ...errors import AccessRefused, BrokerUnavailable
-from ...publish.rabbitmq.refusals import NOT_FOUND, reason_of
+from ...publish.rabbitmq.refusals import reason_of
 from ...publish.rabbitmq.url import RabbitUrl
 from .channels import Channel, Connection, connect
 
 _ACCESS_REFUSED = 403
+_OTHER_ARGUMENTS = 406
 
 
 class DeadBox:
@@ -82,29 +83,29 @@ class DeadBox:
         return self._connection
 
     async def _declare(self, connection: Connection, queue: str) -> None:
-        # First passively: a queue that somebody made with other arguments is as good.
+        channel = await connection.channel()
+        try:
+            await channel.ask(channel.raw.queue_declare, queue, durable=True, arguments=self._arguments)
+        except ChannelClosedByBroker as error:
+            if error.reply_code == _OTHER_ARGUMENTS:
+                return  # somebody made it, in their own way: as good
+            if error.reply_code != _ACCESS_REFUSED:
+                raise
+            await self._check(connection, queue, refused=error.reply_text)
+            return
+        channel.raw.close()
+
+    async def _check(self, connection: Connection, queue: str, *, refused: str) -> None:
+        """Without the right to declare it, it will do if it is there."""
         channel = await connection.channel()
         try:
             await channel.ask(channel.raw.queue_declare, queue, passive=True)
         except ChannelClosedByBroker as error:
-            if error.reply_code == _ACCESS_REFUSED:
-                raise AccessRefused(f"The dead-letter queue {queue!r} may not be used: {error.reply_text}.") from error
-            if error.reply_code != NOT_FOUND:
-                raise
-            channel = await connection.channel()
-            await self._create(channel, queue)
+            raise AccessRefused(
+                f"The dead-letter queue {queue!r} may not be declared: {refused}.",
+                fix="Declare it yourself, or let the consumer's user configure it.",
+            ) from error
         channel.raw.close()
-
-    async def _create(self, channel: Channel, queue: str) -> None:
-        try:
-            await channel.ask(channel.raw.queue_declare, queue, durable=True, arguments=self._arguments)
-        except ChannelClosedByBroker as error:
-            if error.reply_code == _ACCESS_REFUSED:
-                raise AccessRefused(
-                    f"The dead-letter queue {queue!r} may not be created: {error.reply_text}.",
-                    fix="Declare it yourself, or let the consumer's user configure it.",
-                ) from error
-            raise
 
     def _on_return(self, _channel: object, method: Any, _properties: object, _body: bytes) -> None:
         # The return comes before the confirm of the same message.
