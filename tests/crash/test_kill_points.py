@@ -8,7 +8,7 @@ import pytest
 
 from pillarbox.demo.ledger import Books
 from pillarbox.demo.options import DemoOptions
-from pillarbox.demo.run import run_way
+from pillarbox.demo.way import run_way
 from pillarbox.demo.shop import failing_orders
 from pillarbox.demo.strikes import Strike
 from tests.crash.pairs import PAIRS

@@ -17,7 +17,7 @@ def run(options: DemoOptions) -> int:
 
     The naive ways are shown, not judged. The last line is ``ghosts 0, losses 0, applied twice 0`` of the outbox way.
     """
-    from .run import run_way
+    from .way import run_way
     from .screen import TITLES, console, live, report
 
     screen = console(quiet=options.json)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from .ledger import Books
 from .options import Way
-from .run import Glance
+from .way import Glance
 
 TITLES: Mapping[Way, str] = {
     "inside": "send inside the transaction",

@@ -26,7 +26,7 @@ from .stock import Movement, StockTables
 from .strikes import COUNT_VARIABLE, Child, Strike
 
 RELAY = {"lease": 3.0, "broker_deadline": 1.4, "batch": 25}
-"""A short lease, so that a killed relay's events return while one watches; small batches, so that kills hit in between."""
+"""A short lease, so that a killed relay's events return while one watches; small batches, so that kills hit within."""
 
 PATIENCE = 20.0
 """Seconds without any change after which a way is taken to be at its end."""
