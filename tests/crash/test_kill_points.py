@@ -8,9 +8,9 @@ import pytest
 
 from pillarbox.demo.ledger import Books
 from pillarbox.demo.options import DemoOptions
-from pillarbox.demo.way import run_way
 from pillarbox.demo.shop import failing_orders
 from pillarbox.demo.strikes import Strike
+from pillarbox.demo.way import run_way
 from tests.crash.pairs import PAIRS
 
 ORDERS = 80

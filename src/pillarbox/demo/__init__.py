@@ -17,8 +17,8 @@ def run(options: DemoOptions) -> int:
 
     The naive ways are shown, not judged. The last line is ``ghosts 0, losses 0, applied twice 0`` of the outbox way.
     """
-    from .way import run_way
     from .screen import TITLES, console, live, report
+    from .way import run_way
 
     screen = console(quiet=options.json)
     books, kills = {}, {}
