@@ -225,9 +225,9 @@ def _limit_answers(engine: Engine, seconds: float) -> None:
 
     @event.listens_for(engine, "do_connect")
     def connect(dialect: object, record: object, arguments: Any, parameters: Any) -> Any:
-        from .psycopg_deadline import connect_with_deadline
+        from . import psycopg_connection
 
-        return connect_with_deadline(seconds, *arguments, **parameters)
+        return psycopg_connection.connect(seconds, *arguments, **parameters)
 
 
 def _switch_to_wal(dbapi_connection: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -66,12 +67,21 @@ def _events(connection: Connection, ids: Sequence[int]) -> Iterable[tuple[Any, .
     dialect = connection.dialect.name
     if dialect == "postgresql":
         sql = _SELECT.format(length=_LENGTH[dialect], occurred_at="occurred_at") + " WHERE id = ANY(%s::bigint[])"
-        return fetch(connection, sql, (numbers(ids),))
+        with _binary(connection):
+            return fetch(connection, sql, (numbers(ids),))
     # As text: PyMySQL needs longer to parse one DATETIME than most other columns together.
     moment, hint = ("occurred_at", "") if dialect == "sqlite" else ("CONCAT(occurred_at, '')", " FORCE INDEX (PRIMARY)")
     sql = _SELECT.format(length=_LENGTH[dialect], occurred_at=moment) + hint
     parts = (",".join(map(str, part)) for part in in_parts(ids, EVENTS_PER_STATEMENT))
     return [row for part in parts for row in fetch(connection, f"{sql} WHERE id IN ({part})")]
+
+
+def _binary(connection: Connection) -> AbstractContextManager[None]:
+    if connection.dialect.driver != "psycopg":
+        return nullcontext()
+    from .psycopg_connection import binary_rows  # the driver is optional
+
+    return binary_rows(connection)
 
 
 def _message(event: tuple[Any, ...], dest: int) -> Message | None:
@@ -114,4 +124,5 @@ def _size(connection: Connection, number: int) -> int:
 
 
 def _payload(connection: Connection, number: int) -> bytes:
-    return bytes(fetch(connection, f"SELECT payload FROM outbox_event WHERE id = {number:d}")[0][0])
+    with _binary(connection):
+        return bytes(fetch(connection, f"SELECT payload FROM outbox_event WHERE id = {number:d}")[0][0])
