@@ -9,10 +9,10 @@ from uuid import UUID
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from .errors import InvalidEvent, NoTransaction
+from .errors import InvalidEvent, NoTransaction, SavepointTrap
 from .event.limits import check_name
 from .store.caller import AsyncTarget, Face, Target, async_side, connection_of, sync_engine
-from .store.drivers import driver_of
+from .store.drivers import begins_by_itself, driver_of
 from .store.inbox import mark
 from .store.pending import Pending, waiting_on
 
@@ -46,7 +46,7 @@ class Inbox:
 
         Call it first in the transaction; after a rollback the mark is gone with the rest. If another transaction holds
         the same mark, it waits for its outcome. Raises NoTransaction (PB-020), ForeignEngine (PB-021), SessionClosed
-        (PB-022), WrongColour (PB-027).
+        (PB-022), SavepointTrap (PB-024), WrongColour (PB-027).
         """
         connection = connection_of(session, self._bind, _SYNC)
         option = connection.get_execution_options().get("isolation_level")
@@ -54,6 +54,9 @@ class Inbox:
             raise NoTransaction(
                 "The connection is in AUTOCOMMIT: the mark would be committed before the handler's writes."
             )
+        sqlite = connection.dialect.name == "sqlite"
+        if sqlite and connection.in_nested_transaction() and begins_by_itself(connection):
+            raise SavepointTrap("The release of this SAVEPOINT may commit the mark before the handler's other writes.")
         return mark(connection, self.consumer, _text(event_id))
 
 

@@ -69,10 +69,12 @@ def write(connection: Connection, rows: Sequence[Row], tables: Tables, limits: L
     try:
         insert_with(execute, connection.dialect.name, rows)
     except BaseException as error:
-        # On MySQL and SQLite only the failed statement is undone; the one before it stands in the transaction.
+        # PostgreSQL has given up the transaction: its COMMIT would roll back without a word. On MySQL and SQLite only
+        # the failed statement is undone, and the one before it stands.
         # And SQLite may undo the whole transaction, when the disk is full.
         lost = begun and not connection.invalidated and not driver.in_transaction(connection)
-        ledger.torn = ledger.torn or execute.statements > 0 or bool(lost)
+        broken = connection.dialect.name == "postgresql" or execute.statements > 0 or bool(lost)
+        ledger.torn = ledger.torn or broken
         if isinstance(error, UnicodeEncodeError):
             raise _unspeakable(str(error)) from error
         if isinstance(error, DBAPIError):

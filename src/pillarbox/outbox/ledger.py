@@ -27,8 +27,8 @@ class Ledger:
     """One per transaction, kept in ``Connection.info``, which belongs to the DBAPI connection.
 
     ``watched_from_begin`` False: the first add on this engine came when the transaction was already under way.
-    ``torn``: an add failed after its first statement, so an event may stand there without its delivery; or it failed
-    and took the transaction with it (SQLite does that when the disk is full).
+    ``torn``: an add failed after its first statement, so an event may stand there without its delivery; or it took
+    the transaction with it (PostgreSQL always, SQLite when the disk is full).
     ``ended_by``: the statement after which the server no longer had a transaction.
     ``loose_savepoint``: on SQLite a SAVEPOINT was set before any BEGIN, and its release commits.
     """
@@ -76,7 +76,7 @@ class Ledger:
     def refusal(self) -> PillarboxError | None:
         """Why the transaction must not go on, or None."""
         if self.torn:
-            return AddFailed("An add failed half-way in this transaction: an event may be there without its delivery.")
+            return AddFailed("An add failed in this transaction, which can no longer commit as a whole.")
         if self.ended_by is not None:
             return ImplicitCommit(self._what_stands())
         return None

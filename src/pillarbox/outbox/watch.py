@@ -22,7 +22,8 @@ _COMMITTED: Final = "pillarbox.committed"
 
 def watch(engine: Engine) -> None:
     """Listen to the engine; a second call does nothing. Copies made by ``execution_options`` are heard, too."""
-    engine = getattr(engine, "_proxied", engine)
+    while hasattr(engine, "_proxied"):
+        engine = engine._proxied
     if event.contains(engine, "begin", _begin):
         return
     for name, listener in _LISTENERS.items():

@@ -65,8 +65,7 @@ def outbox(engine: Engine) -> Outbox:
     return Outbox(engine)
 
 
-@pytest.mark.parametrize("bound", [True, False], ids=["bound", "unbound"])
-@pytest.mark.parametrize("calling", CALLERS)
+@pytest.mark.parametrize(("calling", "bound"), [*((one, True) for one in CALLERS), (a_session, False)])
 def test_after_a_commit_both_rows_exist_and_after_a_rollback_neither(
     engine: Engine, bound: bool, calling: Caller
 ) -> None:

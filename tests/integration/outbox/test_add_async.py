@@ -67,8 +67,7 @@ def run(engine: AsyncEngine, story: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-@pytest.mark.parametrize("bound", [True, False], ids=["bound", "unbound"])
-@pytest.mark.parametrize("calling", CALLERS)
+@pytest.mark.parametrize(("calling", "bound"), [*((one, True) for one in CALLERS), (an_async_session, False)])
 def test_after_a_commit_both_rows_exist_and_after_a_rollback_neither(
     async_engine: AsyncEngine, reader: Engine, bound: bool, calling: Caller
 ) -> None:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, create_engine, select, text
@@ -419,6 +420,57 @@ def test_an_id_that_is_there_already_is_refused(engine: Engine) -> None:
     with Session(engine) as session, pytest.raises(InvalidEvent, match=r"PB-010.*already holds"):
         outbox.add(session, order_created(name, id=queued.id), to="orders")
     assert events(engine, name) == 1
+
+
+@through("postgres-psycopg", "postgres-psycopg2")
+def test_after_a_swallowed_error_postgresql_would_roll_back_without_a_word_so_the_commit_is_refused(
+    engine: Engine,
+) -> None:
+    outbox, name = Outbox(engine), new_name()
+    with Session(engine) as session, session.begin():
+        queued = outbox.add(session, order_created(new_name()), to="orders")
+    with engine.connect() as connection:
+        insert_order(connection, name)
+        with pytest.raises(InvalidEvent):
+            outbox.add(connection, order_created(name, id=queued.id), to="orders")
+        with pytest.raises(AddFailed):
+            connection.commit()
+        connection.rollback()
+        insert_order(connection, name)
+        with pytest.raises(InvalidEvent), connection.begin_nested():
+            outbox.add(connection, order_created(name, id=queued.id), to="orders")
+        connection.commit()
+    assert (orders(engine, name), events(engine, name)) == (1, 0)
+
+
+@through("mysql-pymysql", "mysql-mysqldb", "mariadb102-pymysql", "postgres-psycopg")
+def test_a_lock_time_out_stays_sqlalchemys_own_error_for_the_callers_retry(engine: Engine) -> None:
+    outbox, own = Outbox(engine), uuid4()
+    postgresql = engine.dialect.name == "postgresql"
+    setting = "SET lock_timeout = '100ms'" if postgresql else "SET innodb_lock_wait_timeout = 1"
+        "SET lock_timeout = '100ms'" if engine.dialect.name == "postgresql" else "SET innodb_lock_wait_timeout = 1"
+    )
+    with engine.connect() as holder, engine.connect() as other:
+        outbox.add(holder, order_created("x", id=own), to="orders")
+        other.execute(text(setting))
+        with pytest.raises(OperationalError):
+            outbox.add(other, order_created("x", id=own), to="orders")
+        other.invalidate()
+
+
+@through("mysql-pymysql", "mariadb-pymysql")
+def test_two_phase_sessions_commit_and_roll_back_both_rows(engine: Engine) -> None:
+    outbox, kept, undone = Outbox(engine), new_name(), new_name()
+    with Session(engine, twophase=True) as session:
+        session.add(Order(name=kept))
+        outbox.add(session, order_created(kept), to="orders")
+        session.commit()
+        session.add(Order(name=undone))
+        outbox.add(session, order_created(undone), to="orders")
+        session.flush()
+        session.rollback()
+    assert (orders(engine, kept), events(engine, kept)) == (1, 1)
+    assert (orders(engine, undone), events(engine, undone)) == (0, 0)
 
 
 def test_a_bad_event_among_good_ones_writes_none_and_the_transaction_goes_on(engine: Engine) -> None:

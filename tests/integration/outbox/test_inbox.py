@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from pillarbox.errors import ForeignEngine, InvalidEvent, NoTransaction
+from pillarbox.errors import ForeignEngine, InvalidEvent, NoTransaction, SavepointTrap
 from pillarbox.inbox import Inbox
 from tests.integration.outbox.shop import SYNC, Order, installed, new_name, orders, through
 
@@ -68,6 +68,13 @@ def test_autocommit_and_other_engines_are_refused(engine: Engine) -> None:
         Inbox("stock").once(connection, new_name())
     with create_engine("sqlite://").connect() as connection, pytest.raises(ForeignEngine):
         Inbox("stock", engine).once(connection, new_name())
+
+
+def test_a_savepoint_that_sqlite_would_commit_alone_is_refused(shops: Any) -> None:
+    plain = create_engine(shops.url("sqlite"))
+    with Session(plain) as session, session.begin_nested(), pytest.raises(SavepointTrap, match="PB-024"):
+        Inbox("stock").once(session, new_name())
+    plain.dispose()
 
 
 def test_only_the_conflict_of_exactly_that_key_means_already(database_url: str) -> None:

@@ -86,6 +86,7 @@ def test_of_two_installs_at_once_one_waits_and_both_succeed(database_url: str) -
     assert [lines[0].split(" (")[0] for lines in said] == ["Created the outbox", "The outbox is up to date"]
 
 
+@on("sqlite", "postgres", "mysql")
 def test_an_install_that_waits_too_long_says_that_another_one_is_at_work(engine: Engine, database_url: str) -> None:
     name, other = engine.dialect.name, open_engine(database_url)
     with other.connect() as holder:
