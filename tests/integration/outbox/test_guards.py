@@ -448,8 +448,6 @@ def test_a_lock_time_out_stays_sqlalchemys_own_error_for_the_callers_retry(engin
     outbox, own = Outbox(engine), uuid4()
     postgresql = engine.dialect.name == "postgresql"
     setting = "SET lock_timeout = '100ms'" if postgresql else "SET innodb_lock_wait_timeout = 1"
-        "SET lock_timeout = '100ms'" if engine.dialect.name == "postgresql" else "SET innodb_lock_wait_timeout = 1"
-    )
     with engine.connect() as holder, engine.connect() as other:
         outbox.add(holder, order_created("x", id=own), to="orders")
         other.execute(text(setting))
