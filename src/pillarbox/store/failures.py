@@ -83,7 +83,7 @@ def fault_of(error: BaseException) -> Fault:
     if isinstance(error, exc.DBAPIError):
         if error.connection_invalidated:
             return Fault.LOST
-        return _fault_of_driver(error.orig) if error.orig is not None else Fault.BUG
+        return fault_of(error.orig) if error.orig is not None else Fault.BUG
     return _fault_of_driver(error)
 
 

@@ -52,6 +52,9 @@ def read(connection: Connection, rows: Iterable[WorkRow], budget: int) -> Read:
         if message is None:
             orphans.append(OrphanWork(key, lane, attempts, claims))
             continue
+        if unread:  # nothing overtakes what did not fit
+            unread.append(key)
+            continue
         size = _size(connection, number) if message.payload is None else len(message.payload)
         if spent and spent + size > budget:
             unread.append(key)
