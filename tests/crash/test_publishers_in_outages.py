@@ -146,8 +146,9 @@ def test_all_kafka_brokers_lost_is_told_and_ends_by_itself(kafka_url: str, topic
 
 @pytest.fixture
 def queue(rabbitmq_url: str) -> Destination:
+    # Classic: a quorum queue of a single node that is killed seconds after its making is not always led again.
     with closing(pika.BlockingConnection(pika.URLParameters(rabbitmq_url))) as connection:
-        connection.channel().queue_declare("events", durable=True, arguments={"x-queue-type": "quorum"})
+        connection.channel().queue_declare("events", durable=True)
     return QUEUE
 
 
