@@ -119,7 +119,7 @@ class Consumer:
         BrokerUnavailable (PB-005), AccessRefused (PB-008) or MissingDriver (PB-003) at the start; later outages are
         waited out.
         """
-        with draining_signals(self._stop.set, self._drain):
+        with draining_signals(self.stop, self._drain):
             self._run(lambda: None)
 
     def start(self, timeout: float = 30.0) -> Running:
@@ -167,7 +167,7 @@ class Consumer:
         try:
             self._consume(ready)
         finally:
-            self._stop.clear()
+            self._stop = StopFlag()  # a stop that comes too late is not meant for the next run
             self._busy.release()
 
     def _consume(self, ready: Callable[[], None]) -> None:

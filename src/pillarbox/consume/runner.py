@@ -151,6 +151,7 @@ class Runner:
 
     def _keep_alive(self) -> None:
         if self.clock.monotonic() - self._served >= SERVE_EVERY_SECONDS:
+            self._acknowledge()  # the poll may give partitions away, and with them the right to commit
             self.source.poll(0, 0)
             self._served = self.clock.monotonic()
 

@@ -15,10 +15,6 @@ class StopFlag:
         """Ask to stop. Safe from any thread and from a signal handler."""
         self._asked = True
 
-    def clear(self) -> None:
-        """Ready for the next run."""
-        self._asked = False
-
     def is_set(self) -> bool:
         """True once somebody asked."""
         return self._asked
