@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .. import faultpoints
 from ..clock import Clock
-from ..errors import BrokerUnavailable, CannotDecode
+from ..errors import BrokerUnavailable, CannotDecode, PillarboxError
 from ..policy.retry import RetryPolicy
 from ..ports import Incoming, Source
 from .attempt import Applied, DatabaseAway, Duplicate, Failed, attempt
@@ -124,10 +124,10 @@ class Runner:
         while self.source.holds(incoming):
             try:
                 self.source.set_aside(incoming, step.reason, step.attempts)
-            except BrokerUnavailable as error:
+            except PillarboxError as error:
                 tries += 1
                 self.stats.broker_away += 1
-                _log.warning("consumer %s: the dead-letter destination is away: %s", self.name, error)
+                _log.warning("consumer %s: the dead-letter destination did not take it: %s", self.name, error)
                 if not self._wait(OUTAGE_RETRY.delay(tries, self.chance())):
                     return False
             else:
