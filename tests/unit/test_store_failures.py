@@ -10,6 +10,7 @@ from sqlalchemy import exc
 from pillarbox.errors import (
     AccessRefused,
     BadUrl,
+    ConfigError,
     DatabaseBusy,
     DatabaseUnavailable,
     MissingDriver,
@@ -67,6 +68,7 @@ def sqlite(code: int, text: str = "said the library") -> Exception:
         (mysql(1054), Fault.NO_COLUMN),
         (postgres("42703"), Fault.NO_COLUMN),
         (sqlite(1, "table outbox_ready has no column named lane"), Fault.NO_COLUMN),
+        (mysql(1665), Fault.SETTING),
         (mysql(1064), Fault.BUG),
         (postgres("22P02"), Fault.BUG),
         (sqlite(1, 'near "SELEC": syntax error'), Fault.BUG),
@@ -96,6 +98,7 @@ def test_each_code_has_its_meaning(error: Exception, fault: Fault) -> None:
         (mysql(1049), BadUrl),
         (mysql(1146), TablesMissing),
         (mysql(1054), SchemaMismatch),
+        (mysql(1665), ConfigError),
         (exc.NoSuchModuleError("no plugin"), BadUrl),
         (ModuleNotFoundError("No module named 'pymysql'", name="pymysql"), MissingDriver),
         (RuntimeError("'cryptography' package is required for sha256_password"), MissingDriver),

@@ -77,6 +77,7 @@ def relay_engine(url: str | URL, *, pool_size: int = 4, timeouts: Timeouts | Non
     engine = _create(
         parsed,
         isolation_level="READ COMMITTED",
+        hide_parameters=True,  # error texts end up in logs; what people wrote into events does not belong there
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=limits.statement,

@@ -15,6 +15,7 @@ from sqlalchemy.engine import URL, make_url
 from ..errors import (
     AccessRefused,
     BadUrl,
+    ConfigError,
     DatabaseBusy,
     DatabaseUnavailable,
     MissingDriver,
@@ -34,6 +35,7 @@ class Fault(Enum):
     NO_DATABASE = "the URL names a database that does not exist"
     NO_TABLE = "the tables are not there"
     NO_COLUMN = "the tables are of another schema version"
+    SETTING = "a setting of the server makes it refuse our statements"
     BUG = "none of these: it must be seen, not retried"
 
 
@@ -42,6 +44,7 @@ _MYSQL: Final = {
     **dict.fromkeys((1290, 1792, 1836), Fault.READ_ONLY),
     **dict.fromkeys((1044, 1045, 1130, 1142, 1143, 1227, 1251, 1698, 1820, 1862, 2059, 3118, 4151), Fault.REFUSED),
     1049: Fault.NO_DATABASE,
+    1665: Fault.SETTING,  # binlog_format STATEMENT with READ COMMITTED
     1146: Fault.NO_TABLE,
     1054: Fault.NO_COLUMN,
     # Full disk or memory, too many connections, shutting down, time limit of a statement, cluster not ready.
@@ -119,7 +122,8 @@ def connect_error(error: BaseException, url: str | URL) -> PillarboxError:
     """The sentence for a user about an error met while using the database at ``url``; passwords are masked.
 
     BadUrl (PB-002), MissingDriver (PB-003), DatabaseUnavailable (PB-004), TablesMissing (PB-006),
-    SchemaMismatch (PB-007), AccessRefused (PB-008) or DatabaseBusy (PB-031).
+    SchemaMismatch (PB-007), AccessRefused (PB-008), DatabaseBusy (PB-031)
+    or ConfigError (PB-001).
     """
     if isinstance(error, PillarboxError):
         return error
@@ -143,6 +147,10 @@ def connect_error(error: BaseException, url: str | URL) -> PillarboxError:
             return TablesMissing(f"{where} has no Pillarbox tables: {reason}.")
         case Fault.NO_COLUMN:
             return SchemaMismatch(f"The tables of {where} are of another version: {reason}.")
+        case Fault.SETTING:
+            return ConfigError(
+                f"{where} cannot be used: {reason}.", fix="Set binlog_format to ROW (or MIXED) on the server."
+            )
         case Fault.READ_ONLY:
             return DatabaseUnavailable(
                 f"{where} does not take writes: {reason}.",

@@ -35,9 +35,10 @@ class RowLeaseStore:
     living relays. ``lease`` in seconds, judged by the database's clock only. A claim reads at most ``max_bytes`` of
     payloads (but always one event); the rest of what it took goes back at once, uncounted.
 
-    Nothing is opened before the first call, which also checks the tables: TablesMissing (PB-006) or SchemaMismatch
-    (PB-007). Every call may raise DatabaseUnavailable (PB-004), DatabaseBusy (PB-031) or AccessRefused (PB-008), and
-    may then be repeated with the same arguments, settle included. Calls may come from several threads.
+    Nothing is opened before the first call, which also checks the tables and the isolation level: TablesMissing
+    (PB-006), SchemaMismatch (PB-007) or ConfigError (PB-001). Every call may raise DatabaseUnavailable (PB-004),
+    DatabaseBusy (PB-031) or AccessRefused (PB-008), and may then be repeated with the same arguments, settle included.
+    Calls may come from several threads.
 
     >>> from pillarbox.store.engines import relay_engine
     >>> store = RowLeaseStore(relay_engine("sqlite:///outbox.db"), relay_id="relay-1", lease=60.0)
@@ -119,10 +120,18 @@ class RowLeaseStore:
 
 
 def _look_at(connection: Connection) -> tuple[Capabilities, ClaimStrategy]:
+    _check_isolation(connection)
     check_schema(connection)
     server = detect(connection)
     log.info("outbox on %s, claims by %s", server, server.claim)
     return server, strategy(server.claim)
+
+
+def _check_isolation(connection: Connection) -> None:
+    """REPEATABLE READ takes gap locks on MySQL and gives serialisation errors on PostgreSQL."""
+    level = connection.get_isolation_level()
+    if connection.dialect.name != "sqlite" and level != "READ COMMITTED":
+        raise ConfigError(f"A relay works at READ COMMITTED, its engine is at {level}.", fix="Use relay_engine(url).")
 
 
 def _next_start(rows: Sequence[WorkRow], limit: int) -> int:

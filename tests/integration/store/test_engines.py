@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from pillarbox.errors import (
     AccessRefused,
     BadUrl,
+    ConfigError,
     DatabaseUnavailable,
     PillarboxError,
     SchemaMismatch,
@@ -140,6 +141,16 @@ def test_a_store_says_that_the_tables_are_missing(tmp_path: Path) -> None:
     for use in (lambda: store.claim(1), lambda: store.move_due(1)):
         with pytest.raises(TablesMissing):
             use()
+
+
+def test_an_engine_at_another_isolation_level_is_refused(outbox: SqlOutbox) -> None:
+    """C043: REPEATABLE READ would lock gaps that business inserts need."""
+    if outbox.dialect == "sqlite":
+        return  # one writer at a time, at every level
+    engine = create_engine(outbox.url, isolation_level="REPEATABLE READ")
+    with pytest.raises(ConfigError, match="REPEATABLE READ"):
+        RowLeaseStore(engine, relay_id="a", lease=60.0).claim(1)
+    engine.dispose()
 
 
 # SQLite ---------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ KEYS_PER_STATEMENT: Final = 1_000
 """Beyond range_optimizer_max_mem_size (8 MiB; about 230 bytes a key and column) MySQL scans, with warning 3170."""
 
 LATER: Final = "UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND"
-_PARKED_PER_STATEMENT: Final = 250
+_PARKED_PER_STATEMENT: Final = 100  # error texts of 2,000 characters stay below 1 MiB, a small max_allowed_packet
 _READY: Final = "outbox_ready FORCE INDEX (PRIMARY)"
 _FENCED: Final = "owner = %s AND token = %s"
 _RECEIPT_AGAIN: Final = (
