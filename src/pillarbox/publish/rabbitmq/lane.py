@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-import pika
 from pika import spec
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from ...ports import Confirmed, Outcome, Rejected, Unavailable, Unknown
 from .batch import Batch
+from .connection import CorkedConnection
 from .ledger import Ledger
 from .properties import MessageProperties, routing_key_of
 from .refusals import NACKED, NOT_FOUND, no_such_exchange, unencodable, unroutable, verdict_on_close
@@ -46,7 +46,7 @@ class Lane:
     _proven: bool  # the exchange has answered on this channel, so it exists
     _bytes: int  # in flight
 
-    def __init__(self, connection: pika.SelectConnection, exchange: str, may_send: Callable[[], bool]) -> None:
+    def __init__(self, connection: CorkedConnection, exchange: str, may_send: Callable[[], bool]) -> None:
         self.exchange = exchange
         self._connection = connection
         self._may_send = may_send
@@ -105,10 +105,11 @@ class Lane:
 
     def _send_waiting(self) -> None:
         ledger, waiting = self._ledger, self._waiting
-        for _ in range(CHUNK):
-            if not waiting or ledger.in_flight >= WINDOW_MESSAGES or self._bytes >= WINDOW_BYTES:
-                return
-            self._send(waiting.popleft())
+        with self._connection.corked():
+            for _ in range(CHUNK):
+                if not waiting or ledger.in_flight >= WINDOW_MESSAGES or self._bytes >= WINDOW_BYTES:
+                    return
+                self._send(waiting.popleft())
         if waiting:
             self._connection.ioloop.add_callback_threadsafe(self.pump)
 

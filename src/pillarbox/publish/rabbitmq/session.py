@@ -8,12 +8,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-import pika
 from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError
 
 from ...ports import Unavailable, Unknown
 from .batch import Batch
+from .connection import CorkedConnection
 from .lane import Lane
 from .refusals import reason_of
 from .url import RabbitUrl
@@ -166,7 +166,7 @@ class Session:
 
     def _try_node(self, left: int) -> None:
         parameters = self._url.nodes[self._node % len(self._url.nodes)]
-        self._connection = pika.SelectConnection(
+        self._connection = CorkedConnection(
             parameters,
             on_open_callback=self._on_open,
             on_open_error_callback=partial(self._on_open_error, left - 1),
