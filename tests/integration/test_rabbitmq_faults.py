@@ -14,6 +14,7 @@ from pillarbox.errors import AccessRefused, BrokerUnavailable
 from pillarbox.event.destination import Exchange, Topic
 from pillarbox.event.message import Message
 from pillarbox.ports import Confirmed, Outcome, Publisher, Rejected, Unavailable, Unknown
+from pillarbox.publish.rabbitmq import RabbitPublisher
 from pillarbox.publish.registry import make_publisher, open_publisher
 from pillarbox.testing.conformance.publisher_world import message, messages
 from tests.fault_proxy import FaultProxy, fault_proxy
@@ -140,6 +141,19 @@ def test_closing_does_not_wait_for_a_frozen_node(broker: Broker) -> None:
     started = time.monotonic()
     publisher.close()
     assert time.monotonic() - started < 4
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_connection_thread_that_dies_is_replaced(broker: Broker) -> None:
+    publisher = make_publisher(broker.url, deadline=5)
+    assert isinstance(publisher, RabbitPublisher)
+    with closing(publisher):
+        assert publisher.publish([message(QUEUE)]) == [Confirmed()]
+        session = publisher._session
+        assert session is not None
+        session._ioloop.add_callback_threadsafe(lambda: 1 / 0)
+        wait_for(lambda: not session.alive)
+        assert publisher.publish([message(QUEUE)]) == [Confirmed()]
 
 
 # A broker that wants no messages ------------------------------------------------------------------------------------

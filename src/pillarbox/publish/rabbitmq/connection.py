@@ -13,8 +13,8 @@ class CorkedConnection(pika.SelectConnection):  # type: ignore[misc]  # pika is 
     """A SelectConnection that can hold frames back and write them together.
 
     pika writes each frame by itself, with three system calls for a message. Joined, a hundred messages need one: half
-    the time of a publish. ``_adapter_emit_data`` is the hook that pika's adapters implement; were it renamed one day, nothing would be held
-    back, and only the speed would be lost.
+    the time of a publish. ``_adapter_emit_data`` is the hook that pika's adapters implement; were it renamed one day,
+    nothing would be held back, and only the speed would be lost.
     """
 
     _held: list[bytes] | None = None

@@ -236,6 +236,7 @@ class Session:
         finally:
             self._batch.settle_rest(Unknown("the connection's thread has ended", destination_healthy=False))
             self._tell_waiters(ConnectionError("the connection's thread has ended"))
+            self._ioloop.close()
 
     def _later(self, seconds: float, callback: Callable[[], None]) -> None:
         self._timers.append(self._ioloop.call_later(seconds, callback))
