@@ -1,11 +1,12 @@
 """What a claim reads: within its budget of bytes, and every kind of damage reported instead of skipped."""
 
 import pytest
+from sqlalchemy import event as sqlalchemy_event
 
 from pillarbox.event.destination import Destination
 from pillarbox.store.engines import relay_engine
 from pillarbox.store.rowlease import RowLeaseStore
-from pillarbox.testing.conformance.store_world import event
+from pillarbox.testing.conformance.store_world import all_sent, event
 from tests.sql_outbox import SqlOutbox
 
 MIB = 1_048_576
@@ -53,4 +54,38 @@ def test_a_delivery_to_a_destination_that_the_event_does_not_name_is_an_orphan(
     claim = store.claim(10)
     assert [one.message.destination for one in claim.deliveries] == ["orders"]
     assert [one.key.dest for one in claim.orphans] == [1]
+    store.close()
+
+
+def statements(store: RowLeaseStore) -> list[str]:
+    """What the store runs from now on, but for BEGIN."""
+    heard: list[str] = []
+
+    def listen(conn: object, cursor: object, statement: str, *rest: object) -> None:
+        if not statement.startswith("BEGIN"):
+            heard.append(statement)
+
+    sqlalchemy_event.listen(store._engine, "before_cursor_execute", listen)
+    return heard
+
+
+def test_a_batch_costs_a_handful_of_statements_however_many_events_it_has(
+    outbox: SqlOutbox, store: RowLeaseStore
+) -> None:
+    """C048: no statement for each row, no look-up for each event."""
+    outbox.add([event(key=f"key-{n}") for n in range(1_001)])
+    store.claim(1)
+    heard = statements(store)
+    claim = store.claim(1_000)
+    assert store.settle(all_sent(claim.token, claim.deliveries)).sent == 1_000
+    # Find, lease, read the events; delete, name the relay, write receipts. Twice as many to find where it wraps around.
+    assert len(heard) <= 8, heard
+    store.close()
+
+
+def test_an_idle_relay_costs_one_statement_a_look(outbox: SqlOutbox, store: RowLeaseStore) -> None:
+    store.claim(100)
+    heard = statements(store)
+    assert not store.claim(100).deliveries
+    assert len(heard) == 1, heard
     store.close()

@@ -395,6 +395,31 @@ class StoreConformance:
         assert moved == {claim.deliveries[1].key, claim.deliveries[3].key}
         assert [store.move_due(10), store.move_due(10)] == [3, 0]
 
+    def test_relays_that_look_for_due_rows_at_once_move_each_of_them_once(self, world: StoreWorld) -> None:
+        """C025: all replicas see the same due rows when they start."""
+        world.add(200)
+        store = world.under_test.store("a")
+        claim = store.claim(200)
+        store.settle(Settlement(claim.token, parked=[failed(one, due_in=1.0) for one in claim.deliveries]))
+        world.under_test.pass_time(2)
+        moved: list[int] = []
+
+        def work(name: str) -> None:
+            mover = world.under_test.store(name)
+            while count := mover.move_due(15):
+                moved.append(count)
+
+        threads = [threading.Thread(target=work, args=(f"relay-{n}",)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        # A mover that skips what others hold may stop early; what is left comes with the next look.
+        while count := store.move_due(200):
+            moved.append(count)
+        assert sum(moved) == 200
+        assert Counter(world.states()) == {"PENDING": 200}
+
     # Several destinations ---------------------------------------------------------------------------------------------
 
     def test_each_destination_is_a_delivery_of_its_own(self, world: StoreWorld) -> None:
