@@ -61,7 +61,11 @@ class Inbox:
 
 
 class AsyncInbox:
-    """The same for AsyncSession, async_scoped_session and AsyncConnection: ``await inbox.once(session, event_id)``."""
+    """The same for AsyncSession, async_scoped_session and AsyncConnection: ``await inbox.once(session, event_id)``.
+
+    >>> AsyncInbox("stock").once.__name__
+    'once'
+    """
 
     def __init__(self, consumer: str, bind: Engine | AsyncEngine | None = None) -> None:
         self._sync = Inbox(consumer, bind)

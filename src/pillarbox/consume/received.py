@@ -22,6 +22,9 @@ class Received(Generic[T]):
 
     ``id`` is the event's identity wherever it goes: use it as idempotency key towards third parties. ``headers`` are
     the producer's own. ``redelivered`` is the broker's word that it delivered this before; it promises nothing.
+
+    >>> def charge(event: Received[bytes]) -> str:
+    ...     return f"Idempotency-Key: {event.id}"
     """
 
     id: str

@@ -13,6 +13,11 @@ class Destination(NamedTuple):
     """A broker address as the outbox stores it.
 
     ``routing_key`` None means: the broker's natural choice (Kafka has none, RabbitMQ takes the event type).
+
+    >>> Topic("orders")
+    Destination(name='orders', routing_key=None)
+    >>> Exchange("billing", "paid")
+    Destination(name='billing', routing_key='paid')
     """
 
     name: str

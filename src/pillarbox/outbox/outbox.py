@@ -42,7 +42,11 @@ Routes = Mapping[str | type, To]
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """An event that will leave when its transaction commits. ``id`` is what the consumer sees; log it."""
+    """An event that will leave when its transaction commits. ``id`` is what the consumer sees; log it.
+
+    >>> str(Queued(UUID("0198f3a0-0000-7000-8000-000000000001")).id)
+    '0198f3a0-0000-7000-8000-000000000001'
+    """
 
     id: UUID
 

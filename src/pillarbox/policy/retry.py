@@ -13,6 +13,9 @@ class RetryPolicy:
 
     The n-th failure waits a random time between 0 and ``min(cap, base * 2 ** (n - 1))`` seconds: 1, 2, 4, … 60, 60.
     Full jitter spreads retries best (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
+
+    >>> RetryPolicy(jitter=False).delay(4, chance=0.0)
+    8.0
     """
 
     base: float = 1.0

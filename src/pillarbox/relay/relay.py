@@ -34,6 +34,13 @@ class Relay:
 
     ``run()`` blocks until ``stop()``; ``started()`` runs it on a thread of its own inside an application. Neither store
     nor publisher is shared with anything else; both are closed when the run ends.
+
+    >>> from pillarbox.publish.memory import MemoryPublisher
+    >>> from pillarbox.store.memory import MemoryStore
+    >>> relay = Relay(MemoryStore(), MemoryPublisher())
+    >>> relay.run(until_empty=True)
+    >>> relay.stats.sent
+    0
     """
 
     def __init__(

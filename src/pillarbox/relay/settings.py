@@ -17,6 +17,9 @@ class RelaySettings:
     slow send cannot outlive its claim. ``batch``: events per claim. ``poll_min``/``poll_max``: pause after an empty
     claim, growing from one to the other. ``due_interval``: how often parked events are looked at.
     ``probe_interval``: how often one event is tried while the broker is out of reach.
+
+    >>> RelaySettings(lease=30, broker_deadline=10).batch
+    1000
     """
 
     lease: float = 60.0
