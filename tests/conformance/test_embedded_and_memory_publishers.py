@@ -6,7 +6,8 @@ import pytest
 
 from pillarbox.embedded import EmbeddedLog
 from pillarbox.event.destination import Destination, Topic
-from pillarbox.event.message import to_headers
+from pillarbox.event.message import Message, to_headers
+from pillarbox.ports import Outcome, Rejected
 from pillarbox.publish.embedded import EmbeddedPublisher
 from pillarbox.publish.memory import MemoryPublisher
 from pillarbox.testing.conformance.publisher import PublisherConformance
@@ -40,10 +41,18 @@ class Embedded:
 
 
 class InMemory:
-    too_large = None
+    too_large = 1_000_001
 
     def __init__(self) -> None:
-        self.shared = MemoryPublisher()
+        self.missing: set[str] = set()
+        self.shared = MemoryPublisher(self.answer)
+
+    def answer(self, message: Message) -> Outcome | None:
+        if message.destination in self.missing:
+            return Rejected(f"no topic {message.destination!r}", permanent=False)
+        if len(message.payload) >= self.too_large:
+            return Rejected("too large", permanent=True)
+        return None
 
     def publisher(self) -> MemoryPublisher:
         return self.shared
@@ -51,11 +60,13 @@ class InMemory:
     def new_destination(self) -> Destination:
         return Topic(unique("topic"))
 
-    def missing_destination(self) -> None:
-        return None
+    def missing_destination(self) -> Destination:
+        name = unique("missing")
+        self.missing.add(name)
+        return Topic(name)
 
     def create(self, destination: Destination) -> None:
-        raise AssertionError("there is no missing topic")
+        self.missing.remove(destination.name)
 
     def arrived(self, destination: Destination, at_least: int) -> list[Arrived]:
         here = [one for one in self.shared.arrived if one.destination == destination.name]
