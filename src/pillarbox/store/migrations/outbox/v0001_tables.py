@@ -39,18 +39,13 @@ _INNODB = {
     "mysql_row_format": "DYNAMIC",
     "mariadb_row_format": "DYNAMIC",
 }
-# Hot tables: room in the page for HOT updates, vacuum by count and not by share of the table, and no truncation, whose
-# exclusive lock would stop the writers.
-_HOT = {
-    "postgresql_with": {
-        "fillfactor": 70,
-        "autovacuum_vacuum_threshold": 5000,
-        "autovacuum_vacuum_scale_factor": 0,
-        "autovacuum_analyze_threshold": 5000,
-        "autovacuum_analyze_scale_factor": 0,
-        "vacuum_truncate": "off",
-    }
-}
+# The hot table on PostgreSQL: room in the page for HOT updates, vacuum by count and not by share of the table, and no
+# truncation, whose exclusive lock would stop the writers.
+_HOT = (
+    "ALTER TABLE outbox_ready SET (fillfactor = 70, autovacuum_vacuum_threshold = 5000, "
+    "autovacuum_vacuum_scale_factor = 0, autovacuum_analyze_threshold = 5000, autovacuum_analyze_scale_factor = 0, "
+    "vacuum_truncate = off)"
+)
 
 
 def _text(length: int) -> String:
@@ -114,8 +109,9 @@ def _ready(op: Operations) -> None:
         sqlite_with_rowid=False,
         if_not_exists=True,
         **_INNODB,
-        **_HOT,
     )
+    if op.get_context().dialect.name == "postgresql":
+        op.execute(_HOT)
 
 
 def _parked(op: Operations) -> None:
