@@ -104,7 +104,7 @@ def by_hand(engine: Engine, payload: dict[str, str]) -> Write:
         if dialect == "sqlite":
             moment = str(moment)
         key = str(number)
-        cursor = connection.connection.cursor()
+        cursor: Any = connection.connection.cursor()
         cursor.execute(event, (str(uuid.uuid4()), key, key, json.dumps(payload).encode(), moment))
         row_id = cursor.fetchone()[0] if dialect == "postgresql" else cursor.lastrowid
         lane = lane_of(key)

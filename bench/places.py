@@ -20,6 +20,7 @@ from tests import servers
 DATABASES = ("sqlite", *servers.DATABASES)
 BROKERS = (*servers.BROKERS, "embedded", "null")
 TOPIC_PARTITIONS = 6
+Settings = dict[str, str | int | float | bool]  # of the Kafka client
 PATIENCE = 20.0  # seconds for a broker to count what it has confirmed
 
 
@@ -72,7 +73,7 @@ def fresh_broker(name: str) -> Iterator[Broker]:
 
 
 def _kafka(url: str) -> Iterator[Broker]:
-    bootstrap = {"bootstrap.servers": servers.bootstrap_of(url), "log_level": 0}
+    bootstrap: Settings = {"bootstrap.servers": servers.bootstrap_of(url), "log_level": 0}
     admin = AdminClient(bootstrap)
     topic = servers.create_topic(admin, TOPIC_PARTITIONS, 3, {})
     try:
@@ -83,7 +84,7 @@ def _kafka(url: str) -> Iterator[Broker]:
         admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
 
 
-def _warm_up(bootstrap: dict[str, object], topic: str) -> None:
+def _warm_up(bootstrap: Settings, topic: str) -> None:
     """The first messages of a new topic take a second or more, which would be most of a short round."""
     producer = Producer({**bootstrap, "acks": "all", "enable.idempotence": True})
     for _ in range(5):
@@ -93,7 +94,7 @@ def _warm_up(bootstrap: dict[str, object], topic: str) -> None:
             raise NoServer(f"Kafka took no messages for {topic} in 30 s")
 
 
-def _offsets(bootstrap: dict[str, object], topic: str) -> int:
+def _offsets(bootstrap: Settings, topic: str) -> int:
     consumer = Consumer({**bootstrap, "group.id": "bench"})
     try:
         places = [TopicPartition(topic, number) for number in range(TOPIC_PARTITIONS)]

@@ -52,9 +52,10 @@ class TimedStore:
     """A WorkStore that is measured."""
 
     def __init__(self, store: RowLeaseStore, watch: Stopwatch) -> None:
+        self.relay_id = store.relay_id
         self.renew = store.renew
         self.move_due = store.move_due
-        self.close = getattr(store, "close", lambda: None)
+        self.close = store.close
         self._store = store
         self._watch = watch
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from sqlalchemy import make_url
 
 from bench.job import Job
@@ -22,21 +20,35 @@ def open_database(url: str) -> RawDatabase:
     """Connected, nothing claimed yet. Clients are imported where they are used, to keep a process small."""
     match make_url(url).get_backend_name():
         case "postgresql":
-            return import_module("bench.raw_postgres").RawPostgres(url)
+            from bench.raw_postgres import RawPostgres
+
+            return RawPostgres(url)
         case "sqlite":
-            return import_module("bench.raw_sqlite").RawSQLite(url)
+            from bench.raw_sqlite import RawSQLite
+
+            return RawSQLite(url)
         case _:
-            return import_module("bench.raw_mysql").RawMySQL(url)
+            from bench.raw_mysql import RawMySQL
+
+            return RawMySQL(url)
 
 
 def open_broker(job: Job) -> RawBroker:
     """Connected, nothing sent yet."""
     match job.broker.split(":", 1)[0]:
         case "kafka":
-            return import_module("bench.raw_kafka").RawKafka(job.broker.removeprefix("kafka://"), job.batch)
+            from bench.raw_kafka import RawKafka
+
+            return RawKafka(job.broker.removeprefix("kafka://"), job.batch)
         case "amqp":
-            return import_module("bench.raw_rabbitmq").RawRabbitMQ(job.broker)
+            from bench.raw_rabbitmq import RawRabbitMQ
+
+            return RawRabbitMQ(job.broker)
         case "embedded":
-            return import_module("bench.raw_embedded").RawEmbedded(job.broker, job.destination)
+            from bench.raw_embedded import RawEmbedded
+
+            return RawEmbedded(job.broker, job.destination)
         case _:
-            return import_module("bench.raw_null").RawNull()
+            from bench.raw_null import RawNull
+
+            return RawNull()

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 
-from bench.raw_loop import Position
+from bench.raw_loop import Position, Row
 from pillarbox.embedded import EmbeddedLog, parse_embedded_url
 from pillarbox.embedded.murmur2 import partition_of_key
 
@@ -25,7 +25,7 @@ class RawEmbedded:
         self._connection.execute("PRAGMA synchronous = FULL")
         self._ids, self._next = map(list, zip(*self._connection.execute(PARTITIONS, (topic,)), strict=True))
 
-    def publish(self, rows: Sequence[tuple]) -> Sequence[Position]:
+    def publish(self, rows: Sequence[Row]) -> Sequence[Position]:
         records, positions = [], []
         for row in rows:
             (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, *_) = row

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from bench.raw_loop import Position
+from bench.raw_loop import Position, Row
 
 DEADLINE = 20.0
 NOWHERE = (None, None)
@@ -31,7 +31,7 @@ class RawKafka:
         self._reports = [self._report_to(slot) for slot in range(batch)]
         self._left = 0
 
-    def publish(self, rows: Sequence[tuple]) -> Sequence[Position]:
+    def publish(self, rows: Sequence[Row]) -> Sequence[Position]:
         produce = self._producer.produce
         self._left = len(rows)
         for report, row in zip(self._reports, rows, strict=False):

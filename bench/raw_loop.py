@@ -8,7 +8,7 @@ makes a product: failures of single messages, retries, several destinations, tak
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol
 
 from bench.stopwatch import Stopwatch
 
@@ -19,33 +19,20 @@ Position = tuple[int | None, int | None]
 """Broker partition and offset; RabbitMQ has neither."""
 
 
-class Row(NamedTuple):
-    """What is selected, in this order; a server may add to it. Rows stay plain tuples, since naming costs time."""
-
-    partition_no: int
-    id: int
-    event_id: str
-    event_type: str
-    schema_version: int
-    aggregate_type: str | None
-    aggregate_id: str | None
-    event_key: str | None
-    occurred_at: str
-    headers: str | None
-    content_type: str
-    payload: bytes
-    destination: str
-    routing_key: str | None
+Row = tuple[Any, ...]
+"""partition_no, id, event_id, event_type, schema_version, aggregate_type, aggregate_id, event_key, occurred_at as text,
+headers, content_type, payload, destination, routing_key, and what else a server's settle needs: as the driver gives it.
+"""
 
 
 class RawDatabase(Protocol):
     """The statements of one server."""
 
-    def claim(self, limit: int) -> Sequence[tuple]:
+    def claim(self, limit: int) -> Sequence[Row]:
         """Lease rows in one committed transaction and return them, laid out as Row."""
         ...
 
-    def settle(self, rows: Sequence[tuple], positions: Sequence[Position]) -> None:
+    def settle(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
         """Delete the work rows if they are still held, write their receipts, commit; RuntimeError if one was lost."""
         ...
 
@@ -53,7 +40,7 @@ class RawDatabase(Protocol):
 class RawBroker(Protocol):
     """Pipelined sending to one broker."""
 
-    def publish(self, rows: Sequence[tuple]) -> Sequence[Position]:
+    def publish(self, rows: Sequence[Row]) -> Sequence[Position]:
         """Send all, wait for all; RuntimeError unless every one was confirmed."""
         ...
 

@@ -1,6 +1,6 @@
 """MySQL and MariaDB by PyMySQL alone, old and new: claim by one UPDATE under a fresh token, then read by that token.
 
-`SELECT … FOR UPDATE SKIP LOCKED` and an UPDATE by keys do the same and were slower with one worker.
+`SELECT … FOR UPDATE SKIP LOCKED` and an UPDATE by keys do the same for several workers, and were no faster for one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pymysql
 from sqlalchemy import make_url
 
-from bench.raw_loop import LEASE_SECONDS, OWNER, Position, all_or_nothing
+from bench.raw_loop import LEASE_SECONDS, OWNER, Position, Row, all_or_nothing
 
 TAKE = f"""
 UPDATE outbox_ready SET owner = '{OWNER}', token = %s, claims = claims + 1,
@@ -52,7 +52,7 @@ class RawMySQL:
         self._token = time.time_ns()
         self._start = self._claimed_from = 0
 
-    def claim(self, limit: int) -> Sequence[tuple]:
+    def claim(self, limit: int) -> Sequence[Row]:
         """Begins at the partition where the last claim ended, and at the first one when that gave nothing."""
         self._token += 1
         count = self._take_from(self._start, limit)
@@ -69,7 +69,7 @@ class RawMySQL:
         self._claimed_from = start
         return self._cursor.execute(TAKE, (self._token, start, limit))
 
-    def settle(self, rows: Sequence[tuple], positions: Sequence[Position]) -> None:
+    def settle(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
         self._cursor.execute("BEGIN")
         gone = self._cursor.execute(DELETE, (self._claimed_from, self._token, len(rows)))
         all_or_nothing(gone, len(rows))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import psycopg
 from sqlalchemy import make_url
 
-from bench.raw_loop import LEASE_SECONDS, OWNER, Position, all_or_nothing
+from bench.raw_loop import LEASE_SECONDS, OWNER, Position, Row, all_or_nothing
 
 CLAIM = f"""
 WITH c AS MATERIALIZED (
@@ -50,7 +50,7 @@ class RawPostgres:
         self._token = time.time_ns()
         self._start = 0
 
-    def claim(self, limit: int) -> Sequence[tuple]:
+    def claim(self, limit: int) -> Sequence[Row]:
         """Begins at the partition where the last claim ended, and at the first one when that gave nothing."""
         self._token += 1
         rows = self._claim_from(self._start, limit)
@@ -59,10 +59,10 @@ class RawPostgres:
         self._start = max(row[0] for row in rows) if rows else 0
         return rows
 
-    def _claim_from(self, start: int, limit: int) -> Sequence[tuple]:
+    def _claim_from(self, start: int, limit: int) -> Sequence[Row]:
         return self._cursor.execute(CLAIM, (start, limit, self._token), prepare=True).fetchall()
 
-    def settle(self, rows: Sequence[tuple], positions: Sequence[Position]) -> None:
+    def settle(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
         """A row that is not ours any more divides by zero, which undoes it all."""
         addresses = '{"' + '","'.join([row[-1] for row in rows]) + '"}'
         arrays = [array(row[1] for row in rows), array(p[0] for p in positions), array(p[1] for p in positions)]

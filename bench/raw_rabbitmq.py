@@ -12,7 +12,7 @@ import pika
 from pika.frame import Method
 from pika.spec import Basic
 
-from bench.raw_loop import Position
+from bench.raw_loop import Position, Row
 
 DEADLINE = 20.0
 MESSAGES_PER_TURN = 100
@@ -30,36 +30,34 @@ class RawRabbitMQ:
         self._connection = pika.SelectConnection(pika.URLParameters(url), self._opened, self._closed, self._closed)
         self._wait()
 
-    def publish(self, rows: Sequence[tuple]) -> Sequence[Position]:
+    def publish(self, rows: Sequence[Row]) -> Sequence[Position]:
         self._awaited.update(range(self._next_tag, self._next_tag + len(rows)))
         self._next_tag += len(rows)
         self._send_some(iter(rows))
         self._wait()
         return [NOWHERE] * len(rows)
 
-    def _send_some(self, rows: Iterator[tuple]) -> None:
+    def _send_some(self, rows: Iterator[Row]) -> None:
         """A part, then the rest after the loop had its turn: the broker works on one part while the next is encoded."""
         part = tuple(islice(rows, MESSAGES_PER_TURN))
         if not part:
             return
         publish, properties = self._channel.basic_publish, pika.BasicProperties
         for row in part:
-            (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, exchange, *_) = (
-                row
-            )
+            (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, media, payload, exchange, *_) = row
             headers = {
                 "id": event_id,
                 "eventType": kind,
                 "schemaVersion": str(version),
                 "occurredAt": occurred_at,
-                "contentType": content_type,
+                "contentType": media,
                 "aggregateType": a_type,
                 "aggregateId": a_id,
                 "key": key,
             }
             moment = int(datetime.fromisoformat(occurred_at).timestamp())
             envelope = properties(
-                content_type, headers=headers, delivery_mode=2, message_id=event_id, timestamp=moment, type=kind
+                media, headers=headers, delivery_mode=2, message_id=event_id, timestamp=moment, type=kind
             )
             publish(exchange, kind, payload, envelope, mandatory=True)
         self._join_frames()

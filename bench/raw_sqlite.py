@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import make_url
 
-from bench.raw_loop import LEASE_SECONDS, OWNER, Position, all_or_nothing
+from bench.raw_loop import LEASE_SECONDS, OWNER, Position, Row, all_or_nothing
 
 NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 TAKE = f"""
@@ -40,7 +40,7 @@ class RawSQLite:
         self._token = time.time_ns()
         self._start = 0
 
-    def claim(self, limit: int) -> Sequence[tuple]:
+    def claim(self, limit: int) -> Sequence[Row]:
         """Begins at the partition where the last claim ended, and at the first one when that gave nothing."""
         self._token += 1
         self._connection.execute("BEGIN IMMEDIATE")
@@ -51,11 +51,11 @@ class RawSQLite:
         self._start = rows[-1][0] if rows else 0
         return rows
 
-    def _claim_from(self, start: int, limit: int) -> Sequence[tuple]:
+    def _claim_from(self, start: int, limit: int) -> Sequence[Row]:
         taken = self._connection.execute(TAKE, (self._token, start, limit)).rowcount
         return self._connection.execute(READ, (start, self._token, taken)).fetchall() if taken else ()
 
-    def settle(self, rows: Sequence[tuple], positions: Sequence[Position]) -> None:
+    def settle(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
         token = self._token
         self._connection.execute("BEGIN IMMEDIATE")
         gone = self._connection.executemany(DELETE, [(r[0], r[1], token) for r in rows]).rowcount

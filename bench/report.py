@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -14,7 +14,7 @@ PARTS: tuple[str, ...] = ("claim", "publish", "settle", "rest")
 
 def summarise(task: Task, rounds: Rounds, versions: dict[str, str]) -> dict[str, Any]:
     """``ratio`` is the product's median rate over the raw loop's; 1.0 means that the product costs nothing."""
-    sides = {side: summarise_side(rounds[side]) for side in SIDES}
+    sides: dict[str, Any] = {side: summarise_side(rounds[side]) for side in SIDES}
     return {
         "bench": "drain",
         "database": task.database,
@@ -32,14 +32,15 @@ def summarise(task: Task, rounds: Rounds, versions: dict[str, str]) -> dict[str,
 def summarise_side(figures: Sequence[Figures]) -> dict[str, Any]:
     """The median rate, every round's rate, and the medians of what one event costs, in microseconds."""
 
-    def middle(read: Callable[[Figures], float]) -> float:
-        return round(median(read(one) / one.events for one in figures) * 1e6, 1)
+    def middle(part: str) -> float:
+        costs: list[float] = [getattr(one, part) / one.events * 1e6 for one in figures]
+        return round(median(costs), 1)
 
     return {
         "events_per_second": round(median(one.rate for one in figures)),
         "rates": [round(one.rate) for one in figures],
-        "microseconds_per_event": {part: middle(lambda one, part=part: getattr(one, part)) for part in PARTS},
-        "cpu_microseconds_per_event": middle(lambda one: one.cpu),
+        "microseconds_per_event": {part: middle(part) for part in PARTS},
+        "cpu_microseconds_per_event": middle("cpu"),
     }
 
 
