@@ -11,7 +11,7 @@ demo: $(VENV)/.run  ## three ways to tell of 1,000 orders, processes killed whil
 	@$(VENV)/bin/pillarbox demo
 
 test: $(VENV)/.dev  ## every test; starts the real servers it can, and stops those that it started
-	@$(PY) -m services run -- $(PY) -m pytest --durations=10 $(ARGS)
+	@$(PY) -m services run -- $(PY) -m tests $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types and layers, in seconds; needs no server
 	@$(VENV)/bin/ruff check .
