@@ -1,6 +1,7 @@
 """``python -m tests``: what ``make test`` runs.
 
-Most tests wait for something most of the time, so several run at once, each with its own database, virtual host or topic.
+Most tests wait for something most of the time, so several run at once, each with its own database, virtual host or
+topic.
 Tests that kill or freeze a shared server run after all others, alone. Arguments go to pytest.
 """
 
