@@ -91,6 +91,8 @@ def _message(event: tuple[Any, ...], dest: int) -> Message | None:
     """The message for the event's n-th destination, or None when the event names no such destination."""
     _, event_id, event_type, version, aggregate_type, aggregate_id, key, moment, headers, content_type, *rest = event
     payload, destination, routing_key, more = rest
+    if type(payload) is memoryview:  # psycopg2
+        payload = payload.tobytes()
     if dest > 0:
         try:
             destination, routing_key = json.loads(more or "[]")[dest - 1]
