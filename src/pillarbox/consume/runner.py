@@ -21,7 +21,7 @@ from .stopping import StopFlag
 
 _log = logging.getLogger("pillarbox.consume")
 
-POLL_SECONDS = 0.2  # also the longest a stop goes unnoticed
+POLL_SECONDS = 0.1  # also the longest a stop goes unnoticed
 ACKNOWLEDGE_AFTER_SECONDS = 1.0  # bounds what a crash delivers again when handlers are slow
 SERVE_EVERY_SECONDS = 5.0  # Kafka forgets a consumer that does not poll, however busy it is
 

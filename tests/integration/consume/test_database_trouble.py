@@ -15,6 +15,7 @@ from pillarbox.consume.memory import MemoryBroker
 from pillarbox.errors import AccessRefused, BadConsumer, DatabaseUnavailable, TablesMissing
 from pillarbox.store.install import install
 from pillarbox.testing.conformance.consumer_world import ConsumerWorld, Thing, crash_at, write_effect
+from tests.conformance.shared_database import shared_database
 from tests.conformance.test_consumer_in_memory import InMemory
 from tests.fault_proxy import FaultProxy, fault_proxy
 
@@ -33,23 +34,28 @@ class BehindProxy:
         return self.world.consumer_of_things(database=self.engine, **changes)
 
 
-@pytest.fixture(params=["postgres", "mysql"])
+@pytest.fixture(scope="module", params=["postgres", "mysql"])
 def database_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def direct(
+    request: pytest.FixtureRequest, database_name: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    """A database with the inbox for all these tests; each has consumers of its own names."""
+    with shared_database(request, database_name, tmp_path_factory) as engine:
+        yield engine
+
+
 @pytest.fixture
-def behind(database_url: str) -> Iterator[BehindProxy]:
-    direct = consumer_engine(database_url)
-    install(direct, ["inbox"])
-    url = make_url(database_url)
-    with fault_proxy(url.host or "", url.port or 0) as proxy:
+def behind(direct: Engine) -> Iterator[BehindProxy]:
+    with fault_proxy(direct.url.host or "", direct.url.port or 0) as proxy:
         engine = create_engine(
-            url.set(host="127.0.0.1", port=proxy.port), connect_args={"connect_timeout": 1}, pool_size=1
+            direct.url.set(host="127.0.0.1", port=proxy.port), connect_args={"connect_timeout": 1}, pool_size=1
         )
         yield BehindProxy(ConsumerWorld(InMemory(), direct), proxy, engine)
         engine.dispose()
-    direct.dispose()
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +122,7 @@ def test_a_stop_during_an_outage_is_prompt_and_acknowledges_nothing(behind: Behi
 
 def test_two_copies_of_one_event_never_run_their_handlers_at_the_same_time(behind: BehindProxy) -> None:
     """C030: the mark is taken before the handler, so the second copy waits for the first, and then skips."""
-    first, second = behind.world.consumer("same"), behind.world.consumer("same")
+    first, second = (behind.world.consumer("same") for _ in range(2))
     mails, entered, both_in = list[str](), threading.Event(), threading.Barrier(2)
 
     def mail(event: Received[Thing], session: Session) -> None:
@@ -200,9 +206,9 @@ def test_a_database_without_the_inbox_is_named_with_its_fix(database_url: str) -
         consumer_at(database_url).run()
 
 
-def test_a_database_that_is_away_at_the_start_is_a_clear_error(database_url: str) -> None:
+def test_a_database_that_is_away_at_the_start_is_a_clear_error(direct: Engine) -> None:
     with pytest.raises(DatabaseUnavailable, match="PB-004"):
-        consumer_at(make_url(database_url).set(port=1).render_as_string(hide_password=False)).run()
+        consumer_at(direct.url.set(port=1).render_as_string(hide_password=False)).run()
 
 
 def test_a_wrong_password_is_a_clear_error(mysql_url: str) -> None:
@@ -213,12 +219,10 @@ def test_a_wrong_password_is_a_clear_error(mysql_url: str) -> None:
 
 @pytest.mark.parametrize("statement", ["COMMIT", "CREATE TABLE ddl_in_a_handler (id INTEGER)"])
 def test_a_statement_that_ends_the_transaction_on_the_server_is_noticed(
-    database_url: str, database_name: str, statement: str
+    direct: Engine, database_name: str, statement: str
 ) -> None:
     """DDL commits implicitly on MySQL. The event is set aside at once, and its mark does not stay behind."""
-    engine = consumer_engine(database_url)
-    install(engine, ["inbox"])
-    world = ConsumerWorld(InMemory(), engine)
+    world = ConsumerWorld(InMemory(), direct)
     consumer = world.consumer()
 
     @consumer.on("thing.happened")
@@ -237,12 +241,10 @@ def test_a_statement_that_ends_the_transaction_on_the_server_is_noticed(
         assert "PB-043" in dead.headers["deadLetterReason"]
         assert "may stand committed" in dead.headers["deadLetterReason"]
         assert (dead.headers["deadLetterAttempts"], world.notes(), world.marks(consumer)) == ("1", ["before"], 0)
-    engine.dispose()
 
 
-def test_an_engine_in_autocommit_is_used_in_transactions_or_refused(database_url: str, sqlite_url: str) -> None:
-    engine = create_engine(database_url, isolation_level="AUTOCOMMIT")
-    install(consumer_engine(database_url), ["inbox"])
+def test_an_engine_in_autocommit_is_used_in_transactions_or_refused(direct: Engine, sqlite_url: str) -> None:
+    engine = create_engine(direct.url, isolation_level="AUTOCOMMIT")
     world = ConsumerWorld(InMemory(), engine)
     consumer = world.consumer()
 
