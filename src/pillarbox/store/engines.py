@@ -185,7 +185,7 @@ def _create(url: URL, **options: Any) -> Engine:
 def _mysql_arguments(limits: Timeouts) -> dict[str, Any]:
     # Versioned comments: MySQL alone knows max_execution_time (SELECT only), MariaDB alone max_statement_time.
     session = (
-        f"SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = {limits.lock}"
+        f"SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = {limits.lock}, lock_wait_timeout = {limits.lock}"
         f" /*!50708 , max_execution_time = {limits.statement * 1000} */"
         f" /*M!100101 , max_statement_time = {limits.statement} */"
     )

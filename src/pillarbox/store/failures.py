@@ -23,6 +23,7 @@ from ..errors import (
     SchemaMismatch,
     TablesMissing,
 )
+from ..masking import MASK, mask_url
 
 
 class Fault(Enum):
@@ -170,16 +171,7 @@ def missing_driver(module: str, where: str) -> MissingDriver:
 
 def shown(url: str | URL) -> str:
     """The URL as it may be printed: password, and secrets in the query, masked."""
-    try:
-        parsed = make_url(url)
-    except (exc.ArgumentError, ValueError):
-        return repr(_mask_unparsable(str(url)))
-    secret = {name: "***" for name in parsed.query if "pass" in name.lower()}
-    return parsed.update_query_dict(secret).render_as_string(hide_password=True)
-
-
-def _mask_unparsable(text: str) -> str:
-    return re.sub(r"(?<=:)[^:@/]+(?=@)", "***", text)
+    return mask_url(url if isinstance(url, str) else url.render_as_string(hide_password=False))
 
 
 def _reason(error: BaseException, url: str | URL) -> str:
@@ -193,7 +185,7 @@ def _reason(error: BaseException, url: str | URL) -> str:
 def _without_secrets(text: str, url: str | URL) -> str:
     try:
         parsed = make_url(url)
-    except (exc.ArgumentError, ValueError):
-        return _mask_unparsable(text)
+    except exc.ArgumentError:
+        return mask_url(text)
     password = parsed.password
-    return text.replace(password, "***") if password and len(password) > 2 and password != parsed.username else text
+    return text.replace(password, MASK) if password and len(password) > 2 and password != parsed.username else text
