@@ -22,6 +22,8 @@ def configure(settings: LogConfig) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("pillarbox").setLevel(settings.level.upper())
+    # pika tells of every failed reconnect with tracebacks; our own publisher and consumer say it once, in a sentence.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
 class Text(logging.Formatter):
