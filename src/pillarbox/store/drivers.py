@@ -43,7 +43,7 @@ def _untold(_connection: Connection) -> None:
 
 
 def _mysql_commits_alone(connection: Connection) -> bool:
-    return bool(_dbapi(connection).get_autocommit())
+    return bool(_driver(connection).get_autocommit())
 
 
 def _mysql_in_transaction(connection: Connection) -> bool:
