@@ -89,8 +89,22 @@ def _binary(connection: Connection) -> AbstractContextManager[None]:
 
 def _message(event: tuple[Any, ...], dest: int) -> Message | None:
     """The message for the event's n-th destination, or None when the event names no such destination."""
-    _, event_id, event_type, version, aggregate_type, aggregate_id, key, moment, headers, content_type, *rest = event
-    payload, destination, routing_key, more = rest
+    (
+        _,
+        event_id,
+        event_type,
+        version,
+        aggregate_type,
+        aggregate_id,
+        key,
+        moment,
+        headers,
+        content_type,
+        payload,
+        destination,
+        routing_key,
+        more,
+    ) = event
     if type(payload) is memoryview:  # psycopg2
         payload = payload.tobytes()
     if dest > 0:

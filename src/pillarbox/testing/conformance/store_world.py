@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
+import pytest
+
 from ...event.codec import JSON
 from ...event.destination import Destination
 from ...event.message import Message
@@ -121,3 +123,14 @@ def failed(delivery: Delivery, *, due_in: float | None = 30.0, error: str = "ref
     """One more failed attempt: RETRY after ``due_in`` seconds, or DEAD with None."""
     state = "DEAD" if due_in is None else "RETRY"
     return Parked(delivery.key, delivery.lane, state, due_in, delivery.attempts + 1, error)  # type: ignore[arg-type]
+
+
+def confirmed(delivery: Delivery) -> Sent:
+    """A broker without positions confirmed it."""
+    return Sent(delivery.key, None, None)
+
+
+def needs(capability: bool, name: str) -> None:
+    """Skip, naming what the store does not declare."""
+    if not capability:
+        pytest.skip(f"this store does not declare {name}")
