@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from .errors import InvalidEvent, NoTransaction, SavepointTrap
 from .event.limits import check_name
 from .store.caller import AsyncTarget, Face, Target, async_side, connection_of, sync_engine
-from .store.drivers import begins_by_itself, driver_of
+from .store.drivers import begins_by_itself, is_autocommit
 from .store.inbox import mark
 from .store.pending import Pending, waiting_on
 
@@ -49,8 +49,7 @@ class Inbox:
         (PB-022), SavepointTrap (PB-024), WrongColour (PB-027).
         """
         connection = connection_of(session, self._bind, _SYNC)
-        option = connection.get_execution_options().get("isolation_level")
-        if option == "AUTOCOMMIT" or driver_of(connection).commits_alone(connection):
+        if is_autocommit(connection):
             raise NoTransaction(
                 "The connection is in AUTOCOMMIT: the mark would be committed before the handler's writes."
             )

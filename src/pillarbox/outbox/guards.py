@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ..errors import InvalidEvent, NoTransaction, PayloadTooLarge, SavepointTrap, SchemaMismatch
 from ..policy.lanes import HASH_NAME
-from ..store.drivers import Driver, begins_by_itself, driver_of
+from ..store.drivers import Driver, begins_by_itself, driver_of, is_autocommit
 from ..store.engines import check_schema
 from ..store.failures import Fault, connect_error, fault_of
 from ..store.write import OverCore, Row, insert_with
@@ -84,8 +84,7 @@ def write(connection: Connection, rows: Sequence[Row], tables: Tables, limits: L
 
 
 def _check_transaction(connection: Connection, driver: Driver, ledger: Ledger) -> None:
-    option = connection.get_execution_options().get("isolation_level")
-    if option == "AUTOCOMMIT" or driver.commits_alone(connection):
+    if is_autocommit(connection):
         raise NoTransaction("The connection is in AUTOCOMMIT: the event would be committed alone, at once.")
     if connection.dialect.name == "sqlite" and _is_trapped(connection, ledger):
         raise SavepointTrap(

@@ -23,6 +23,15 @@ class Driver(NamedTuple):
     in_transaction: Callable[[Connection], bool | None]
 
 
+def is_autocommit(connection: Connection) -> bool:
+    """Whether statements commit by themselves: by option, by engine or by driver."""
+    level = connection.get_execution_options().get("isolation_level")
+    if level is None:
+        # What create_engine(isolation_level=…) was given; on SQLite an open SAVEPOINT hides it from the driver.
+        level = getattr(connection.dialect, "_on_connect_isolation_level", None)
+    return level == "AUTOCOMMIT" or driver_of(connection).commits_alone(connection)
+
+
 def driver_of(connection: Connection) -> Driver:
     """The questions for the connection's driver; UNTESTED for one that the test-suite does not know."""
     return DRIVERS.get(connection.dialect.driver, UNTESTED)
@@ -65,6 +74,8 @@ def _asyncpg_in_transaction(connection: Connection) -> bool:
 def _sqlite_commits_alone(connection: Connection) -> bool:
     # isolation_level None means that the driver never begins; then somebody must have, as sqlite_engine does.
     driver = _driver(connection)
+    if getattr(driver, "autocommit", _LEGACY) is True:
+        return True
     return not driver.in_transaction and not begins_by_itself(connection)
 
 

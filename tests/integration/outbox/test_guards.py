@@ -67,6 +67,13 @@ def test_autocommit_by_engine_is_refused(engine: Engine) -> None:
     assert events(engine, name) == 0
 
 
+def test_autocommit_by_engine_is_refused_inside_a_savepoint_of_sqlite_too(shops: Any) -> None:
+    autocommit = create_engine(shops.url("sqlite"), isolation_level="AUTOCOMMIT")
+    with autocommit.connect() as connection, connection.begin_nested(), pytest.raises(NoTransaction):
+        Outbox().add(connection, order_created("x"), to="orders")
+    autocommit.dispose()
+
+
 def test_autocommit_by_driver_is_refused(engine: Engine) -> None:
     def switch_on(connection: Any) -> None:
         if engine.dialect.name == "sqlite":
