@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, text
+from sqlalchemy.event import listen
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
@@ -17,6 +18,8 @@ from sqlalchemy.orm import Session
 from pillarbox.errors import AddFailed, DatabaseUnavailable, ImplicitCommit, InvalidEvent
 from pillarbox.event.event import Event
 from pillarbox.outbox import AsyncOutbox, Outbox
+from pillarbox.store.engines import relay_engine
+from pillarbox.store.rowlease import RowLeaseStore
 from tests.integration.outbox.shop import (
     ASYNC,
     SYNC,
@@ -134,6 +137,22 @@ def test_a_full_disk_at_a_business_row_on_sqlite_is_found_before_the_commit(tmp_
         with pytest.raises(ImplicitCommit, match="None of its events stands committed"):
             connection.commit()
         assert events(engine, name) == 0
+
+
+def test_a_full_disk_on_sqlite_is_an_error_in_the_claim_and_nothing_is_lost(tmp_path: Any) -> None:
+    url, names = f"sqlite:///{tmp_path / 'full.db'}", [new_name() for _ in range(600)]
+    with installed(url) as engine, engine.begin() as connection:
+        Outbox(engine).add_all(connection, map(event, names), to="orders")
+    full, roomy = relay_engine(url), relay_engine(url)
+    listen(full, "connect", lambda connection, _record: connection.execute("PRAGMA max_page_count = 1"))
+    # A claim writes the owner's name into each row: with a long one the rows need more pages.
+    with pytest.raises(DatabaseUnavailable, match=r"PB-004.*full"):
+        RowLeaseStore(full, relay_id="r" * 64, lease=60).claim(600)
+    claimed = RowLeaseStore(roomy, relay_id="relay", lease=60).claim(600)
+    assert {delivery.message.aggregate_id for delivery in claimed.deliveries} == set(names)
+    assert {delivery.claims for delivery in claimed.deliveries} == {1}
+    full.dispose()
+    roomy.dispose()
 
 
 def limit(connection: Connection) -> None:
