@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -84,6 +85,7 @@ def _run(config: Config, *, until_empty: bool, timeout: float | None) -> tuple[E
     name = config.relay.id or new_relay_id()
     with build_relay(config, name) as relay:
         log.info("relay %s: %s to %s", name, mask_url(database_url(config)), mask_url(broker_url(config)))
+        gc.freeze()  # what is loaded by now stays for good: the collector need not walk it while batches come and go
         with _timer(timeout, relay.stop) as timed_out:
             run_until_signalled(lambda: relay.run(until_empty=until_empty), relay.stop, config.relay.stop_deadline)
     stats = relay.stats.as_dict()
