@@ -202,3 +202,27 @@ def test_what_json_cannot_hold_is_refused_with_the_events_type(payload: Any, sai
 def test_a_body_that_does_not_fit_is_refused_with_the_events_type(body: bytes, into: Any) -> None:
     with pytest.raises(CannotDecode, match=r"(?s)PB-016.*'order\.created' does not fit"):
         decode(body, into, **NAMED)
+
+
+@dataclass
+class WithCheck:
+    currency: str
+
+    def __post_init__(self) -> None:
+        self.digits = {"EUR": 2}[self.currency]
+
+
+class ModelWithCheck(pydantic.BaseModel):
+    currency: str
+
+    @pydantic.field_validator("currency")
+    @classmethod
+    def known(cls, value: str) -> str:
+        return str({"EUR": "EUR"}[value])
+
+
+@pytest.mark.parametrize("into", [WithCheck, ModelWithCheck])
+def test_a_class_whose_own_checks_fail_in_any_way_refuses_the_body(into: Any) -> None:
+    """Anything else would end the consumer, again and again, at the same event."""
+    with pytest.raises(CannotDecode, match=r"KeyError: 'XXX'"):
+        decode(b'{"currency": "XXX"}', into, **NAMED)

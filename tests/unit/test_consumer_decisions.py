@@ -5,13 +5,15 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pika import BasicProperties
 
 import pillarbox.testing
 from pillarbox.consume.dead import dead_headers, dead_name
 from pillarbox.consume.incoming import Prepared, Unhandled, prepare
 from pillarbox.consume.kafka.partitions import Partitions
+from pillarbox.consume.kafka.source import readable_headers
 from pillarbox.consume.plan import MAX_REASON, RetryLater, SetAside, after_failure, reason_of
-from pillarbox.consume.rabbitmq.delivery import text_headers
+from pillarbox.consume.rabbitmq.delivery import MAX_PROPERTIES, dead_properties, text_headers
 from pillarbox.consume.registrations import Registrations
 from pillarbox.errors import CannotDecode
 from pillarbox.policy.retry import RetryPolicy
@@ -93,6 +95,31 @@ def test_amqp_header_values_become_text() -> None:
         "t": "true",
         "deaths": '[{"queue": "q", "count": 2}]',
     }
+
+
+def test_an_amqp_header_whose_name_is_no_text_stops_nobody() -> None:
+    headers = text_headers({**GOOD, b"\xff\xfe": "x"})  # type: ignore[dict-item]  # so pika delivers it
+    assert headers["\ufffd\ufffd"] == "x"
+    assert isinstance(prepare(incoming(headers), Registrations()), Unhandled)
+
+
+def test_a_dead_letter_leaves_out_the_largest_headers_rather_than_burst_the_frame() -> None:
+    added = [("deadLetterReason", "r" * 2_000)]
+    small = BasicProperties(headers={"a": "1"}, message_id="m")
+    assert dead_properties(small, added).headers == {"a": "1", "deadLetterReason": "r" * 2_000}
+    large = BasicProperties(headers={"a": "1", "big": "x" * 130_800, "b": "2"}, message_id="m", expiration="60000")
+    copied = dead_properties(large, added)
+    assert copied.headers == {"a": "1", "b": "2", "deadLetterReason": "r" * 2_000, "deadLetterLeftOut": "big"}
+    assert sum(map(len, copied.encode())) <= MAX_PROPERTIES
+    assert large.headers["big"] == "x" * 130_800
+
+
+def test_a_kafka_header_whose_name_is_no_text_stops_nobody() -> None:
+    class Message:
+        def headers(self) -> list[tuple[str, bytes]]:
+            raise SystemError("<method 'headers'> returned a result with an exception set")  # so the client says it
+
+    assert readable_headers(Message()) == []  # type: ignore[arg-type]
 
 
 # Kafka's partitions ---------------------------------------------------------------------------------------------------

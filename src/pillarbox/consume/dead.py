@@ -13,6 +13,8 @@ CONSUMER: Final = "deadLetterConsumer"
 SOURCE: Final = "deadLetterSource"
 POSITION: Final = "deadLetterPosition"
 AT: Final = "deadLetterAt"
+LEFT_OUT: Final = "deadLetterLeftOut"
+"""Names of original headers for which there was no room beside the others."""
 
 
 def dead_name(source: str, consumer: str) -> str:

@@ -54,7 +54,7 @@ def decode(body: bytes, into: type[T], *, event_type: str) -> T:
             # From text: given bytes, json guesses at UTF-16, too. And it would take NaN, which is no JSON.
             return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)  # type: ignore[no-any-return]
         return msgspec.json.decode(body, type=into, dec_hook=_decode_other)
-    except (ValueError, TypeError, RecursionError, msgspec.MsgspecError) as error:
+    except Exception as error:  # whatever the __post_init__ or validator of the user's class raises
         name = "plain JSON" if into is Any else getattr(into, "__name__", str(into))
         raise CannotDecode(f"The body of {event_type!r} does not fit {name}: {_reason(error)}.") from error
 
@@ -87,6 +87,8 @@ def _reason(error: Exception) -> str:
         return "it is nested too deeply, or refers to itself"
     if isinstance(error, UnicodeEncodeError):
         return "it holds a lone surrogate, which is no valid text"
+    if isinstance(error, LookupError):  # its text is only the key
+        return f"{type(error).__name__}: {error}"
     return (str(error) or type(error).__name__).rstrip(".")
 
 

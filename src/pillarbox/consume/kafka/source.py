@@ -120,7 +120,7 @@ class KafkaSource:
             at=datetime.now(UTC),
         )
         names = {name for name, _ in added}
-        headers = [(name, value) for name, value in _headers(message) if name not in names]
+        headers = [(name, value) for name, value in readable_headers(message) if name not in names]
         self._dead.put(self._dead_name(incoming.source), message.key(), message.value(), [*headers, *added])
 
     def close(self) -> None:
@@ -202,7 +202,7 @@ class KafkaSource:
         key = message.key()
         return Incoming(
             topic,
-            {name: _text(value) for name, value in _headers(message) if value is not None},
+            {name: _text(value) for name, value in readable_headers(message) if value is not None},
             message.value() or b"",
             None if key is None else _text(key),
             Record((position, message)),
@@ -268,8 +268,13 @@ def _place(message: Message) -> Place:
     return cast("str", message.topic()), cast("int", message.partition())
 
 
-def _headers(message: Message) -> Headers:
-    return cast("Headers", message.headers() or [])
+def readable_headers(message: Message) -> Headers:
+    """The record's headers; none when the client cannot read them."""
+    try:
+        return cast("Headers", message.headers() or [])
+    except (SystemError, UnicodeDecodeError):
+        # The client's way to say that a header's name is no UTF-8. The others cannot be had without it.
+        return []
 
 
 def _text(value: str | bytes) -> str:

@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pika import BasicProperties
 
+from ..dead import LEFT_OUT
+
 _PERSISTENT = 2
+
+MAX_PROPERTIES: Final = 131_072 - 100
+"""Bytes. RabbitMQ's frame_max, less what a frame holds besides the properties."""
+
+
+_MAX_NAMES: Final = 500
 
 
 class Delivery(NamedTuple):
@@ -23,8 +31,8 @@ class Delivery(NamedTuple):
 
 
 def text_headers(headers: Mapping[str, Any] | None) -> dict[str, str]:
-    """AMQP header values as text; a header without value is left out."""
-    return {name: _text(value) for name, value in (headers or {}).items() if value is not None}
+    """AMQP headers as text; one without value is left out. pika gives a name that is no UTF-8 as bytes."""
+    return {_text(name): _text(value) for name, value in (headers or {}).items() if value is not None}
 
 
 def _text(value: object) -> str:
@@ -35,11 +43,32 @@ def _text(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def dead_properties(original: BasicProperties, added: list[tuple[str, str]]) -> BasicProperties:
-    """The original properties and headers, with ``added`` headers, persistent."""
+def dead_properties(
+    original: BasicProperties, added: list[tuple[str, str]], *, most: int = MAX_PROPERTIES
+) -> BasicProperties:
+    """The original properties and headers, with ``added`` headers, persistent.
+
+    All of them travel in one frame. Where they would take more than ``most`` bytes, the largest of the original headers
+    are left out and named in ``deadLetterLeftOut``: the broker would cut the connection, and the message behind it wait
+    for ever.
+    """
     properties = copy(original)
-    properties.headers = {**(original.headers or {}), **dict(added)}
+    kept = dict(original.headers or {})
+    left_out: list[str] = []
+    while True:
+        properties.headers = {**kept, **dict(added)}
+        if left_out:
+            properties.headers[LEFT_OUT] = ", ".join(left_out)[:_MAX_NAMES]
+        if not kept or _size(properties) <= most:
+            break
+        largest = max(kept, key=lambda name: len(_text(kept[name])))
+        del kept[largest]
+        left_out.append(_text(largest))
     properties.delivery_mode = _PERSISTENT
     properties.expiration = None  # a dead letter waits for a person
     properties.user_id = None  # the broker refuses a user id that is not the connection's own
     return properties
+
+
+def _size(properties: BasicProperties) -> int:
+    return sum(map(len, properties.encode()))
