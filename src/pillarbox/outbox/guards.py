@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from ..errors import InvalidEvent, NoTransaction, PayloadTooLarge, SavepointTrap, SchemaMismatch
+from ..errors import InvalidEvent, NoTransaction, PayloadTooLarge, PillarboxError, SavepointTrap, SchemaMismatch
 from ..policy.lanes import HASH_NAME
 from ..store.drivers import Driver, begins_by_itself, driver_of, is_autocommit
 from ..store.engines import check_schema
@@ -69,17 +69,12 @@ def write(connection: Connection, rows: Sequence[Row], tables: Tables, limits: L
     try:
         insert_with(execute, connection.dialect.name, rows)
     except BaseException as error:
-        # PostgreSQL has given up the transaction: its COMMIT would roll back without a word. On MySQL and SQLite only
-        # the failed statement is undone, and the one before it stands.
-        # And SQLite may undo the whole transaction, when the disk is full.
-        lost = begun and not connection.invalidated and not driver.in_transaction(connection)
-        broken = connection.dialect.name == "postgresql" or execute.statements > 0 or bool(lost)
-        ledger.torn = ledger.torn or broken
-        if isinstance(error, UnicodeEncodeError):
-            raise _unspeakable(str(error)) from error
-        if isinstance(error, DBAPIError):
-            raise _explained(error, connection) from error
-        raise
+        lost = bool(begun) and not connection.invalidated and not driver.in_transaction(connection)
+        ledger.torn = ledger.torn or lost or _is_broken(connection, execute)
+        explained = _explained(error, connection)
+        if explained is None:
+            raise
+        raise explained from error
     ledger.record([row.message.event_id for row in rows], size)
 
 
@@ -103,6 +98,12 @@ def _is_trapped(connection: Connection, ledger: Ledger) -> bool:
     return ledger.loose_savepoint or (unseen and begins_by_itself(connection))
 
 
+def _is_broken(connection: Connection, execute: OverCore) -> bool:
+    """After a failed add. PostgreSQL gives up the transaction, and its COMMIT would roll back without a word. On MySQL
+    and SQLite only the failed statement is undone, and the one before it stands."""
+    return connection.dialect.name == "postgresql" or execute.statements > 0
+
+
 def _check_narrow(rows: Sequence[Row]) -> None:
     for row in rows:
         for text_of in (*row.message, row.more_destinations):
@@ -117,8 +118,12 @@ def _unspeakable(what: str) -> InvalidEvent:
     )
 
 
-def _explained(error: DBAPIError, connection: Connection) -> Exception:
+def _explained(error: BaseException, connection: Connection) -> PillarboxError | None:
     """Conflicts (deadlock, lock time-out) stay SQLAlchemy's own errors: callers' retries look for these."""
+    if isinstance(error, UnicodeEncodeError):
+        return _unspeakable(str(error))
+    if not isinstance(error, DBAPIError) or fault_of(error) is Fault.BUSY:
+        return None
     if isinstance(error, IntegrityError) and "event_id" in str(error.orig):
         return InvalidEvent(
             "The outbox already holds an event with this id.", fix="Leave the id out, or use a new one."
@@ -127,6 +132,4 @@ def _explained(error: DBAPIError, connection: Connection) -> Exception:
         return PayloadTooLarge(
             "The server refuses a statement of this size.", fix="Raise max_allowed_packet, or send a reference."
         )
-    if fault_of(error) in (Fault.BUSY, Fault.BUG):
-        return error
-    return connect_error(error, connection.engine.url)
+    return None if fault_of(error) is Fault.BUG else connect_error(error, connection.engine.url)

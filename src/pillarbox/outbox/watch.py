@@ -12,7 +12,6 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, event
 
 from .. import faultpoints
-from ..errors import PillarboxError
 from ..store import pending
 from ..store.drivers import DRIVERS, driver_of
 from .ledger import close_ledger, find, open_ledger, own
@@ -41,7 +40,7 @@ def _commit(connection: Connection) -> None:
     """Before the commit. A refusal rolls back first: the DBAPI connection must not carry half a transaction on."""
     try:
         _prepare(connection)
-    except PillarboxError:
+    except BaseException:
         _rollback(connection)
         connection.dialect.do_rollback(connection.connection)
         raise
@@ -90,7 +89,7 @@ def _release_savepoint(connection: Connection, _name: str, _context: None) -> No
 
 
 def _statement(connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
-    """MySQL: DDL, LOCK TABLES and others commit implicitly; the answer's flag tells, whatever the statement was."""
+    """MySQL: DDL and other statements commit implicitly; the flag in the answer tells, whatever the statement was."""
     ledger = find(connection)
     if ledger is None or not ledger.is_open or _has_transaction(connection):
         return

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from sqlalchemy import Connection, Engine, insert
-from sqlalchemy.exc import InvalidRequestError, PendingRollbackError, ResourceClosedError, UnboundExecutionError
+from sqlalchemy import URL, Connection, Engine, insert, make_url
+from sqlalchemy.exc import (
+    DBAPIError,
+    InvalidRequestError,
+    PendingRollbackError,
+    ResourceClosedError,
+    UnboundExecutionError,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
 from ..errors import DatabaseUnavailable, ForeignEngine, NoTransaction, SessionClosed, WrongColour
-from .failures import shown
+from .failures import Fault, connect_error, fault_of, shown
 from .schema import outbox_event
 
 Target = Session | scoped_session[Any] | Connection
@@ -82,6 +88,10 @@ def _of_session(session: Session, bind: Engine | None) -> Connection:
         return session.connection(bind_arguments=_bind_arguments(session, bind))
     except (PendingRollbackError, UnboundExecutionError):
         raise
+    except DBAPIError as error:
+        if fault_of(error) in (Fault.BUSY, Fault.BUG):
+            raise
+        raise connect_error(error, _url(session, bind)) from error
     except (InvalidRequestError, ResourceClosedError) as error:
         raise SessionClosed(f"The session takes no more statements: {error}.") from error
 
@@ -111,6 +121,11 @@ def _engines_of(session: Session) -> list[Engine | Connection]:
     if type(session).get_bind is not Session.get_bind:
         found.append(session.get_bind(clause=insert(outbox_event)))
     return found
+
+
+def _url(session: Session, bind: Engine | None) -> URL:
+    found = bind or next(iter(_engines_of(session)), None)
+    return found.engine.url if found is not None else make_url("sqlite://")
 
 
 def _urls(engines: list[Engine | Connection]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -10,12 +10,13 @@ from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
-from ..errors import InitBusy, SchemaMismatch
+from ..errors import ConfigError, InitBusy, SchemaMismatch
 from . import view
 from .ddl import PARTS, Part, ddl, include_object, migration, scripts
 from .engines import BEGIN_OPTION
+from .failures import Fault, fault_of
 
 __all__ = ["PARTS", "Part", "ddl", "include_object", "install"]
 
@@ -28,7 +29,10 @@ def install(engine: Engine, parts: Sequence[Part] = PARTS, *, deadline: float = 
     Can be run at any time, also while writers and relays work. Of two at once the second waits up to ``deadline``
     seconds. Raises InitBusy (PB-009), and SchemaMismatch (PB-007) for tables of a newer release.
     """
-    with engine.connect() as connection, _alone(connection, deadline):
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        raise ConfigError(f"There is no part {unknown[0]!r}, only {' and '.join(PARTS)}.", fix='Pass e.g. ["inbox"].')
+    with engine.connect() as connection, _ALONE[connection.dialect.name](connection, deadline):
         return [_install(connection, part) for part in parts]
 
 
@@ -63,24 +67,13 @@ def _check_known(directory: ScriptDirectory, revision: str | None, part: Part) -
 
 
 @contextmanager
-def _alone(connection: Connection, deadline: float) -> Iterator[None]:
-    """Hold this database's install lock; commit at the end."""
-    with _LOCKS[connection.dialect.name](connection, deadline):
-        yield
-
-
-@contextmanager
 def _alone_on_postgresql(connection: Connection, deadline: float) -> Iterator[None]:
     # READ COMMITTED: what the one before us created must be seen after the wait, not the snapshot from before it.
     connection.execution_options(isolation_level="READ COMMITTED")
     with connection.begin():
         connection.execute(text(f"SET LOCAL lock_timeout = {int(deadline * 1000)}"))
-        try:
+        with _busy_after(deadline):
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-        except OperationalError as error:
-            if getattr(error.orig, "sqlstate", None) != "55P03" and getattr(error.orig, "pgcode", None) != "55P03":
-                raise
-            raise _busy(deadline) from error
         yield
 
 
@@ -91,12 +84,8 @@ def _alone_on_mysql(connection: Connection, deadline: float) -> Iterator[None]:
     connection.execution_options(isolation_level="READ COMMITTED")
     name = "CONCAT('pillarbox.', LEFT(SHA2(DATABASE(), 256), 40))"
     with connection.begin():
-        if (
-            connection.execute(
-                text(f"SELECT GET_LOCK({name}, :seconds)"), {"seconds": max(1, round(deadline))}
-            ).scalar()
-            != 1
-        ):
+        wait = text(f"SELECT GET_LOCK({name}, {max(1, round(deadline))})")
+        if connection.execute(wait).scalar() != 1:
             raise _busy(deadline)
         try:
             yield
@@ -114,22 +103,28 @@ def _alone_on_sqlite(connection: Connection, deadline: float) -> Iterator[None]:
         if getattr(connection.connection.dbapi_connection, "in_transaction", False):
             connection.exec_driver_sql("ROLLBACK")
         try:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-        except DBAPIError as error:
-            if "locked" not in str(error.orig):
-                raise
-            raise _busy(deadline) from error
+            with _busy_after(deadline):
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
         finally:
             connection.exec_driver_sql(f"PRAGMA busy_timeout = {waited}")
         yield
+
+
+@contextmanager
+def _busy_after(deadline: float) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        if fault_of(error) is not Fault.BUSY:
+            raise
+        raise _busy(deadline) from error
 
 
 def _busy(deadline: float) -> InitBusy:
     return InitBusy(f"Another process has been creating or migrating the tables for more than {deadline:g} s.")
 
 
-_Lock = Callable[[Connection, float], "Iterator[None]"]
-_LOCKS: Final = {
+_ALONE: Final = {
     "postgresql": _alone_on_postgresql,
     "mysql": _alone_on_mysql,
     "mariadb": _alone_on_mysql,

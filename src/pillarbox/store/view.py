@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..policy.lanes import PARTITIONS
+
 VIEW: Final = "outbox_status"
 
 DROP: Final = f"DROP VIEW IF EXISTS {VIEW}"
@@ -104,7 +106,7 @@ def _receipt(dialect: str) -> str:
 def _orphan(dialect: str) -> str:
     """The receipt is looked for first: most events have one. The hot table has no index by id alone: its key is probed
     once for each partition."""
-    partitions = " UNION ALL ".join(f"SELECT {number} AS partition_no" for number in range(16))
+    partitions = " UNION ALL ".join(f"SELECT {number} AS partition_no" for number in range(PARTITIONS))
     return _branch(
         dialect,
         source="(SELECT id, 0 AS dest FROM outbox_event) w JOIN outbox_event e ON e.id = w.id",

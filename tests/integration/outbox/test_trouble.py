@@ -9,13 +9,13 @@ import textwrap
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.event import listen
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from pillarbox.errors import AddFailed, DatabaseUnavailable, ImplicitCommit, InvalidEvent
+from pillarbox.errors import AccessRefused, AddFailed, DatabaseUnavailable, ImplicitCommit, InvalidEvent
 from pillarbox.event.event import Event
 from pillarbox.outbox import AsyncOutbox, Outbox
 from pillarbox.store.engines import relay_engine
@@ -103,6 +103,18 @@ def test_an_async_connection_that_dies_loses_nothing(async_engine: AsyncEngine, 
 
     asyncio.run(story())
     assert events(reader, name) == 1
+
+
+@through("postgres-psycopg", "mysql-pymysql", "mysql-mysqldb")
+def test_a_server_that_is_away_or_refuses_the_password_is_named_without_it(engine: Engine) -> None:
+    away = create_engine(engine.url.set(port=1))
+    with Session(away) as session, pytest.raises(DatabaseUnavailable, match=r"PB-004.*:1/"):
+        Outbox(away).add(session, event("x"), to="orders")
+    if engine.dialect.name == "mysql":  # the test's PostgreSQL trusts everybody
+        refused = create_engine(engine.url.set(password="wrong-secret"))
+        with Session(refused) as session, pytest.raises(AccessRefused, match="PB-008") as caught:
+            Outbox(refused).add(session, event("x"), to="orders")
+        assert "wrong-secret" not in str(caught.value)
 
 
 def test_a_full_disk_on_sqlite_is_an_error_at_add_and_nothing_is_lost(tmp_path: Any) -> None:
