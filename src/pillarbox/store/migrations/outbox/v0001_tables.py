@@ -184,7 +184,7 @@ def _meta(op: Operations) -> None:
     )
     op.execute(
         "INSERT INTO outbox_meta (one, schema_version, partitions, hash_name, mode) "
-        "SELECT 1, 1, 16, 'md5-60', 'polling' FROM (SELECT 1 AS one) AS row_of_one "
+        "SELECT 1, 1, 16, 'sha256-60', 'polling' FROM (SELECT 1 AS one) AS row_of_one "
         "WHERE NOT EXISTS (SELECT 1 FROM outbox_meta)"
     )
 
