@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from ..errors import BadUrl
+
+# RFC 3986, appendix B. Not urlsplit: newer Pythons refuse its netloc when a bracketed address is not the only host.
+PARTS = re.compile(
+    r"(?:[^:/?#]*:)?(?://(?P<netloc>[^/?#]*))?(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?(?P<fragment>#.*)?", re.S
+)
 
 
 class BrokerUrl(NamedTuple):
@@ -28,17 +34,16 @@ def parse_broker_url(url: str, *, example: str, default_port: int) -> BrokerUrl:
     """Take the URL apart; BadUrl (PB-002) says what is wrong and shows ``example``."""
     scheme = url.split(":", 1)[0].lower()
     fix = f"Write it as e.g. {example}."
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise BadUrl(f"The {scheme}: URL cannot be read: {error}.", fix=fix) from error
-    if parts.fragment or "@" in parts.path:
+    parts = PARTS.fullmatch(url)
+    assert parts is not None  # each part may be empty, so any text matches
+    netloc, path, query, fragment = parts.group("netloc", "path", "query", "fragment")
+    if fragment or "@" in path:
         # What is left of it here may be half a password: none of it is shown.
         raise BadUrl(
             f"The {scheme}: URL has a '#', or an '@' after its hosts.",
             fix="Percent-encode special characters in user and password: # is %23, @ is %40, / is %2F, ? is %3F.",
         )
-    login, _, places = parts.netloc.rpartition("@")
+    login, _, places = (netloc or "").rpartition("@")
     user, colon, password = login.partition(":")
     if not places:
         raise BadUrl(f"The {scheme}: URL names no host.", fix=fix)
@@ -47,15 +52,17 @@ def parse_broker_url(url: str, *, example: str, default_port: int) -> BrokerUrl:
         unquote(user) if login else None,
         unquote(password) if colon else None,
         tuple(_host(place, scheme, fix, default_port) for place in places.split(",")),
-        unquote(parts.path.removeprefix("/")),
-        dict(parse_qsl(parts.query, keep_blank_values=True)),
-        f"{scheme}://{places}{parts.path}",
+        unquote(path.removeprefix("/")),
+        dict(parse_qsl(query or "", keep_blank_values=True)),
+        f"{scheme}://{places}{path}",
     )
 
 
 def _host(place: str, scheme: str, fix: str, default_port: int) -> tuple[str, int]:
     if place.startswith("["):  # an IPv6 address
-        host, _, rest = place[1:].partition("]")
+        host, closed, rest = place[1:].partition("]")
+        if not closed:
+            raise BadUrl(f"The {scheme}: URL has a '[' without its ']'.", fix=fix)
         port = rest.removeprefix(":")
     else:
         host, _, port = place.partition(":")
