@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from .errors import ConfigError, DeadlineTooLong
-from .masking import mask_url
+from .masking import mask_url, mask_whole_url
 
 PREFIX: Final = "PILLARBOX_"
 FILE_NAME: Final = "pillarbox.toml"
@@ -136,7 +136,7 @@ class Loaded:
         """Every setting in the order of the tree, passwords masked."""
         values = dict(_flat(self.config.model_dump()))
         return [
-            Setting(key, mask_url(value) if isinstance(value, str) else value, self.origins.get(key, "default"))
+            Setting(key, mask_whole_url(value) if isinstance(value, str) else value, self.origins.get(key, "default"))
             for key, value in values.items()
         ]
 
@@ -186,7 +186,7 @@ def _find_file(file: Path | None, environ: Mapping[str, str], folder: Path) -> P
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(
             f"The configuration file {path} cannot be read: {error.strerror}.",

@@ -8,7 +8,9 @@ from typing import Final
 MASK: Final = "***"
 
 # Up to the last `@`: a password may itself hold `/`, `?` or `@`. Hiding too much is a nuisance, too little is a leak.
-_USERINFO: Final = re.compile(r"(://[^:/@\s]*):\S*@")
+# The name before it may hold an `@`, too, as in `user@server`.
+_USERINFO: Final = re.compile(r"(://[^:/\s]*):\S*@")
+_WHOLE: Final = re.compile(r"\A([^:/]*://[^:/]*|[^:/]*(?!://)):.*@", re.DOTALL)
 _QUERY: Final = re.compile(
     r"([?&;][^=&;\s]*(?:pass|pwd|secret|token|credential|sslkey)[^=&;\s]*=)[^&;\s]*", re.IGNORECASE
 )
@@ -21,3 +23,12 @@ def mask_url(text: str) -> str:
     'mysql+pymysql://app:***@db/shop?ssl_key_password=***'
     """
     return _QUERY.sub(rf"\g<1>{MASK}", _USERINFO.sub(rf"\g<1>:{MASK}@", text))
+
+
+def mask_whole_url(url: str) -> str:
+    """The same for a string that is nothing but a URL: a password may hold spaces, and the scheme may be forgotten.
+
+    >>> mask_whole_url("app:s3 cret@db/shop")
+    'app:***@db/shop'
+    """
+    return mask_url(_WHOLE.sub(rf"\g<1>:{MASK}@", url))

@@ -7,14 +7,13 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from .errors import BadUrl, ConfigError, TablesMissing
-from .masking import mask_url
+from .masking import mask_whole_url
 from .policy.retry import RetryPolicy
 from .publish.registry import make_publisher
 from .relay import Relay, RelaySettings
@@ -129,7 +128,7 @@ def dialect_name(url: str) -> str:
     try:
         return make_url(url).get_backend_name()
     except (ArgumentError, ValueError) as error:  # a port that is no number is a ValueError
-        raise BadUrl(f"{mask_url(url)!r} is no database URL.") from error
+        raise BadUrl(f"{mask_whole_url(url)!r} is no database URL.") from error
 
 
 def _needed(value: str | None, key: str, example: str) -> str:
@@ -148,5 +147,6 @@ def _refuse_missing_file(url: str) -> None:
     if not url.startswith("sqlite") or dialect_name(url) != "sqlite":
         return
     name = make_url(url).database
-    if name and name != ":memory:" and not name.startswith("file:") and not Path(name).exists():
+    # Not Path.exists, which raises for a name that is too long.
+    if name and name != ":memory:" and not name.startswith("file:") and not os.path.exists(name):
         raise TablesMissing(f"There is no SQLite file {name}.")

@@ -23,7 +23,7 @@ from ..errors import (
     SchemaMismatch,
     TablesMissing,
 )
-from ..masking import MASK, mask_url
+from ..masking import MASK, mask_url, mask_whole_url
 
 
 class Fault(Enum):
@@ -171,7 +171,7 @@ def missing_driver(module: str, where: str) -> MissingDriver:
 
 def shown(url: str | URL) -> str:
     """The URL as it may be printed: password, and secrets in the query, masked."""
-    return mask_url(url if isinstance(url, str) else url.render_as_string(hide_password=False))
+    return mask_whole_url(url if isinstance(url, str) else url.render_as_string(hide_password=False))
 
 
 def _reason(error: BaseException, url: str | URL) -> str:
@@ -185,7 +185,7 @@ def _reason(error: BaseException, url: str | URL) -> str:
 def _without_secrets(text: str, url: str | URL) -> str:
     try:
         parsed = make_url(url)
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):  # a port that is no number is a ValueError
         return mask_url(text)
     password = parsed.password
     return text.replace(password, MASK) if password and len(password) > 2 and password != parsed.username else text

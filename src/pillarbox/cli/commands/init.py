@@ -42,7 +42,7 @@ def init(
     json: AsJson = False,
 ) -> None:
     """Create the tables or migrate them to this release; running it again changes nothing."""
-    from ...masking import mask_url
+    from ...masking import mask_whole_url
     from ...store.install import PARTS, ddl, install
     from ...wiring import database_url, dialect_name, open_engine
     from ..output import as_json, say
@@ -60,7 +60,7 @@ def init(
     with open_engine(found) as engine:
         done = install(engine, parts)
     if json:
-        as_json({"database": mask_url(database_url(found)), "done": done})
+        as_json({"database": mask_whole_url(database_url(found)), "done": done})
     else:
         for sentence in done:
             say(sentence)

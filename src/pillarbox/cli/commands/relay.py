@@ -78,13 +78,13 @@ def relay(
 
 
 def _run(config: Config, *, until_empty: bool, timeout: float | None) -> tuple[ExitCode, dict[str, object]]:
-    from ...masking import mask_url
+    from ...masking import mask_whole_url
     from ...wiring import broker_url, build_relay, database_url, new_relay_id, open_tables
     from ..signals import run_until_signalled
 
     name = config.relay.id or new_relay_id()
     with build_relay(config, name) as relay:
-        log.info("relay %s: %s to %s", name, mask_url(database_url(config)), mask_url(broker_url(config)))
+        log.info("relay %s: %s to %s", name, mask_whole_url(database_url(config)), mask_whole_url(broker_url(config)))
         gc.freeze()  # what is loaded by now stays for good: the collector need not walk it while batches come and go
         with _timer(timeout, relay.stop) as timed_out:
             run_until_signalled(lambda: relay.run(until_empty=until_empty), relay.stop, config.relay.stop_deadline)
