@@ -1,13 +1,16 @@
 """Version, help, settings and usage errors of the real command."""
 
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import pillarbox
 
-from .processes import Cli, Inline
+from .processes import Cli, Inline, environment
 
 COMMANDS = (
     ["init"],
@@ -84,3 +87,35 @@ def test_log_lines_can_be_json(inline: Inline) -> None:
     assert line["level"] == "warning"
     assert line["logger"] == "pillarbox.config"
     assert line["message"].startswith("PILLARBOX_NONSENSE is no setting")
+
+
+@pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_silence_and_no_failure(tmp_path: Path, redirected: str) -> None:
+    done = in_a_shell(f"config show {redirected}", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, done.stdout, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("command", ["config show", "config show --json"])
+def test_a_full_disk_behind_the_output_is_said_in_a_sentence(tmp_path: Path, command: str) -> None:
+    done = in_a_shell(f"{command} > /dev/full", tmp_path)
+    assert done.returncode == 1
+    assert b"error: the output cannot be written" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_terminal_that_knows_only_ascii_gets_escapes_and_valid_json(tmp_path: Path) -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii", "PILLARBOX_DATABASE": "mysql://zoë@h/lädchen"}
+    assert in_a_shell("--help", tmp_path, ascii_only).returncode == 0
+    assert in_a_shell("config show", tmp_path, ascii_only).returncode == 0
+    shown = in_a_shell("config show --json", tmp_path, ascii_only)
+    assert json.loads(shown.stdout.decode("ascii"))["settings"][0]["value"] == "mysql://zoë@h/lädchen"
+    refused = in_a_shell("status --json", tmp_path, ascii_only | {"PILLARBOX_DATABASE": "nö"})
+    assert "nö" in json.loads(refused.stderr.decode("ascii"))["message"]
+
+
+def in_a_shell(command: str, folder: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    line = f"{shlex.quote(sys.executable)} -m pillarbox {command}"
+    return subprocess.run(
+        line, shell=True, cwd=folder, env=environment(env), capture_output=True, timeout=60, check=False
+    )

@@ -11,11 +11,18 @@ def main() -> None:
     """Entry point of ``pillarbox``. Every PillarboxError ends as one sentence with code and fix, without traceback."""
     from ..errors import PillarboxError
     from .exit_codes import ExitCode
+    from .streams import check_streams, is_about_output
 
+    check_streams()
     try:
         from .app import app
 
         app()
+    except OSError as error:
+        if not is_about_output(error):
+            raise
+        print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(ExitCode.FAILED)
     except PillarboxError as error:
         from .failures import report
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from .streams import only_ascii
+
 
 def say(text: str) -> None:
     """One plain line."""
@@ -16,7 +18,7 @@ def say(text: str) -> None:
 
 def as_json(value: object, *, flush: bool = False) -> None:
     """One JSON object on one line; times in ISO 8601 with their zone."""
-    print(json.dumps(value, ensure_ascii=False, default=_plain), flush=flush)
+    print(json.dumps(value, ensure_ascii=only_ascii(sys.stdout), default=_plain), flush=flush)
 
 
 def show(value: object, *, json_wanted: bool, people: Callable[[], Any]) -> None:
