@@ -30,20 +30,25 @@ class Rejected(NamedTuple):
 
 
 class Unavailable(NamedTuple):
-    """It was not sent, because the broker or this destination could not be reached. Nobody's fault but the outage's."""
+    """It was not sent, because the broker or this destination could not be reached. Nobody's fault but the outage's.
+
+    ``broker_answers`` True: only this destination is in trouble, and events for others may go on.
+    """
 
     reason: str
+    broker_answers: bool = False
 
 
 class Unknown(NamedTuple):
     """It was sent and no answer came: the broker may have it.
 
     ``destination_healthy`` False: the destination itself is in trouble (no leader, too few replicas, connection
-    lost), so that the event is not charged with a failed attempt.
+    lost), so that the event is not charged with a failed attempt. ``broker_answers`` True: it is only this destination.
     """
 
     reason: str
     destination_healthy: bool
+    broker_answers: bool = False
 
 
 Outcome = Confirmed | Rejected | Unavailable | Unknown

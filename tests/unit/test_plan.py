@@ -15,7 +15,7 @@ from pillarbox.ports import (
     Unknown,
     WorkKey,
 )
-from pillarbox.relay.plan import Plan, plan
+from pillarbox.relay.plan import Plan, is_charged, plan
 from tests.unit.deliveries import delivery
 
 OUTCOMES = [
@@ -25,6 +25,8 @@ OUTCOMES = [
     Unavailable("no broker"),
     Unknown("no answer", destination_healthy=True),
     Unknown("no answer", destination_healthy=False),
+    Unavailable("no leader", broker_answers=True),
+    Unknown("no answer, no leader", destination_healthy=False, broker_answers=True),
 ]
 
 
@@ -56,6 +58,14 @@ def test_a_permanent_refusal_is_dead_with_its_reason() -> None:
 def test_a_retryable_refusal_comes_back_after_its_backoff() -> None:
     (parked,) = decide([Rejected("nack", permanent=False)], attempts=2).settlement.parked
     assert (parked.state, parked.attempts, parked.due_in) == ("RETRY", 3, 2.0)
+
+
+def test_an_outage_of_the_destination_alone_parks_the_event_uncharged() -> None:
+    decided = decide([Unavailable("no leader", broker_answers=True), Confirmed()], attempts=4)
+    (parked,) = decided.settlement.parked
+    assert (parked.state, parked.attempts, parked.error) == ("RETRY", 4, "destination-away: no leader")
+    assert not is_charged(parked)
+    assert (decided.outage, list(decided.away.values())) == (None, ["no leader"])
 
 
 def test_an_outage_opens_the_breaker_and_gives_the_event_back() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pillarbox.errors import BrokerUnavailable, ConfigError, DatabaseUnavailable, DeadlineTooLong, UsedAfterFork
 from pillarbox.policy.retry import RetryPolicy
-from pillarbox.ports import Claim, Rejected, Settled, Settlement, Unknown
+from pillarbox.ports import Claim, Outcome, Rejected, Settled, Settlement, Unavailable, Unknown
 from pillarbox.publish.memory import MemoryPublisher
 from pillarbox.relay import Relay, RelaySettings
 from pillarbox.store.memory import MemoryStore
@@ -61,6 +61,32 @@ def test_an_outage_charges_nobody_and_one_probe_goes_out_per_interval() -> None:
     assert world.states == ["SENT"] * 20
     assert world.relay.stats.dead == world.relay.stats.retried == 0
     assert world.relay.broker_reachable is True
+
+
+def test_a_destination_in_trouble_holds_up_no_other_one_and_charges_nobody() -> None:
+    """A topic without leader, with more events waiting than fit one batch, in front of a healthy topic's."""
+    world = World(events=50, settings=RelaySettings(batch=10))
+    world.store.add(MESSAGE._replace(event_id="good", destination="healthy"))
+    sick: list[Outcome] = [
+        Unavailable("no leader", broker_answers=True),
+        Unknown("late", destination_healthy=False, broker_answers=True),
+    ]
+    world.broker.answer = lambda m: sick[world.broker.calls % 2] if m.destination == MESSAGE.destination else None
+    for _ in range(6):
+        world.relay.step()
+    assert "good" in {m.event_id for m in world.broker.arrived}
+    assert world.relay.broker_reachable is True
+    for _ in range(600):
+        world.clock.advance(1.0)
+        world.relay.step()
+    assert world.relay.stats.outages == 1
+    assert world.relay.stats.claimed < 50 * 90  # each about every 11 seconds, not every second
+    world.broker.answer = lambda m: None
+    for _ in range(30):
+        world.clock.advance(1.0)
+        world.relay.step()
+    assert world.states == ["SENT"] * 51
+    assert world.relay.stats.dead == world.relay.stats.retried == 0
 
 
 def test_a_refused_event_is_parked_and_its_neighbours_are_sent() -> None:

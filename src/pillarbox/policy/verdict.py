@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, assert_never
 
 from .retry import RetryPolicy
 
-Kind = Literal["confirmed", "permanent", "retryable", "unavailable", "unknown", "unknown-in-outage"]
+Kind = Literal["confirmed", "permanent", "retryable", "unavailable", "unknown", "unknown-in-outage", "destination-away"]
 
 
 class Verdict(NamedTuple):
@@ -21,11 +21,12 @@ class Verdict(NamedTuple):
     outage: bool = False
 
 
-def judge(kind: Kind, attempts: int, policy: RetryPolicy, chance: float) -> Verdict:
+def judge(kind: Kind, attempts: int, policy: RetryPolicy, chance: float, *, pause: float = 1.0) -> Verdict:
     """Decide one event's fate.
 
     ``kind`` is the failure class, ``attempts`` the failures charged so far, ``chance`` a random number in [0, 1).
     Permanent is DEAD at once; retryable, and unknown on a healthy destination, are charged; an outage charges nobody.
+    An outage of the destination alone lets the event wait for ``pause`` seconds, out of the way of the others.
     """
     match kind:
         case "confirmed":
@@ -37,6 +38,8 @@ def judge(kind: Kind, attempts: int, policy: RetryPolicy, chance: float) -> Verd
             if policy.exhausted(failed):
                 return Verdict("DEAD", failed)
             return Verdict("RETRY", failed, policy.delay(failed, chance))
+        case "destination-away":
+            return Verdict("RETRY", attempts, pause)
         case "unavailable" | "unknown-in-outage":
             return Verdict("BACK", attempts, outage=True)
         case _:

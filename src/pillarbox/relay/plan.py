@@ -23,6 +23,8 @@ from ..ports import (
 from .triage import MAX_CLAIMS, Triage
 
 Chance = Callable[[], float]
+Pause = Callable[[str], float]
+"""Seconds for which events of a destination in trouble wait."""
 
 
 class Plan(NamedTuple):
@@ -32,6 +34,7 @@ class Plan(NamedTuple):
     outage: str | None  # the reason, when an outcome says that the broker is out of reach
     answered: bool  # the broker took or refused at least one event
     unknown: int
+    away: dict[str, str]  # destinations in trouble while the broker answers, and why
 
 
 def plan(
@@ -40,6 +43,7 @@ def plan(
     outcomes: Sequence[Outcome],
     policy: RetryPolicy,
     chance: Chance,
+    pause: Pause = lambda _destination: 1.0,
 ) -> Plan:
     """Decide each published event, one outcome each, and set the claim's orphans aside."""
     sent: list[Sent] = []
@@ -48,14 +52,18 @@ def plan(
     outage: str | None = None
     answered = False
     unknown = 0
+    away: dict[str, str] = {}
     for delivery, outcome in zip(published, outcomes, strict=True):
         if isinstance(outcome, Confirmed):  # nearly always
             sent.append(Sent(delivery.key, outcome.partition, outcome.offset))
             continue
         kind = classify(outcome)
-        verdict = judge(kind, delivery.attempts, policy, chance())
+        destination = delivery.message.destination
+        verdict = judge(kind, delivery.attempts, policy, chance(), pause=pause(destination))
         answered = answered or kind in ("permanent", "retryable")
-        unknown += kind in ("unknown", "unknown-in-outage")
+        unknown += isinstance(outcome, Unknown)
+        if kind == "destination-away":
+            away.setdefault(destination, outcome.reason)
         if verdict.state == "BACK":
             back.append(delivery.key)
             outage = outage or outcome.reason
@@ -63,7 +71,7 @@ def plan(
             assert verdict.state != "SENT"
             error = f"{kind}: {outcome.reason}"
             parked.append(Parked(delivery.key, delivery.lane, verdict.state, verdict.due_in, verdict.attempts, error))
-    return Plan(Settlement(claim.token, sent, parked, back), outage, answered or bool(sent), unknown)
+    return Plan(Settlement(claim.token, sent, parked, back), outage, answered or bool(sent), unknown, away)
 
 
 def aside(token: int, sorted_out: Triage) -> Settlement:
@@ -78,12 +86,21 @@ def classify(outcome: Outcome) -> Kind:
             return "confirmed"
         case Rejected(permanent=permanent):
             return "permanent" if permanent else "retryable"
+        case Unknown(destination_healthy=True):
+            return "unknown"
+        case Unavailable(broker_answers=True) | Unknown(broker_answers=True):
+            return "destination-away"
         case Unavailable():
             return "unavailable"
-        case Unknown(destination_healthy=healthy):
-            return "unknown" if healthy else "unknown-in-outage"
+        case Unknown():
+            return "unknown-in-outage"
         case _:
             assert_never(outcome)
+
+
+def is_charged(row: Parked) -> bool:
+    """False for an event that waits for its destination, through no fault of its own."""
+    return not row.error.startswith("destination-away:")
 
 
 def give_all_back(claim: Claim) -> Settlement:

@@ -17,8 +17,9 @@ from .. import faultpoints
 from ..clock import Clock, SystemClock
 from ..errors import BrokerUnavailable, DatabaseUnavailable, UsedAfterFork
 from ..policy.breaker import Breaker
-from ..ports import Claim, Delivery, Outcome, Publisher, Settled, Settlement, Unavailable, WorkStore
-from .plan import Chance, Plan, aside, give_all_back, plan
+from ..ports import Claim, Confirmed, Delivery, Outcome, Publisher, Settled, Settlement, Unavailable, WorkStore
+from .away import Away
+from .plan import Chance, Plan, aside, give_all_back, is_charged, plan
 from .renewer import Renewer
 from .settings import RelaySettings
 from .stats import RelayStats
@@ -59,6 +60,8 @@ class Relay:
         self._clock = clock or SystemClock()
         self._chance = chance
         self._breaker = Breaker(self.settings.probe_interval)
+        self._away = Away()
+        self._fruitless = False  # the last batch met nothing but destinations in trouble
         self._renewer = Renewer(store, self.settings.lease, self.stats)
         self._wake = threading.Event()
         self._stopping = False
@@ -125,6 +128,8 @@ class Relay:
                 continue
             if worked:
                 pause = self.settings.poll_min
+                if self._fruitless:
+                    self._rest(self.settings.probe_interval)
                 continue
             if until_empty and not self._breaker.is_open:
                 return
@@ -162,8 +167,9 @@ class Relay:
             self._record(aside(claim.token, sorted_out), held_until)
         outcomes = self._publish(sorted_out.publish)
         faultpoints.reach("relay.after-confirm")
-        decided = plan(claim, sorted_out.publish, outcomes, self.settings.retry, self._chance)
+        decided = plan(claim, sorted_out.publish, outcomes, self.settings.retry, self._chance, self._pause)
         self._heed(decided)
+        self._heed_destinations(decided, sorted_out.publish, outcomes)
         self._record(decided.settlement, held_until)
         faultpoints.reach("relay.after-settle")
 
@@ -181,9 +187,27 @@ class Relay:
             if self._breaker.trouble(self._clock.monotonic()):
                 self.stats.outages += 1
                 log.warning("broker out of reach, events wait uncharged: %s", decided.outage)
-        elif decided.answered and self._breaker.success():
+        elif (decided.answered or decided.away) and self._breaker.success():
             log.info("broker is back")
         self.stats.unknown += decided.unknown
+
+    def _heed_destinations(self, decided: Plan, published: Sequence[Delivery], outcomes: Sequence[Outcome]) -> None:
+        """Remember which destinations are in trouble while the broker answers, and say so once."""
+        self._fruitless = bool(decided.away) and not decided.answered
+        if self._away:
+            taken = {
+                d.message.destination for d, o in zip(published, outcomes, strict=True) if isinstance(o, Confirmed)
+            }
+            for destination in taken - decided.away.keys():
+                if self._away.answered(destination):
+                    log.info("destination %r is back", destination)
+        for destination, reason in decided.away.items():
+            if self._away.trouble(destination, self._clock.monotonic()):
+                self.stats.outages += 1
+                log.warning("destination %r is out of reach, its events wait uncharged: %s", destination, reason)
+
+    def _pause(self, destination: str) -> float:
+        return self._away.pause(destination, self._clock.monotonic(), self._chance())
 
     def _record(self, settlement: Settlement, held_until: float) -> None:
         """Write the outcomes; while the database is away, keep trying for as long as the lease can hold."""
@@ -209,11 +233,13 @@ class Relay:
         self.stats.sent += settled.sent
         self.stats.given_back += settled.given_back
         if settled.parked:
-            dead = sum(1 for row in settlement.parked if row.state == "DEAD")
+            dead = sum(row.state == "DEAD" for row in settlement.parked)
+            postponed = sum(not is_charged(row) for row in settlement.parked)
             self.stats.dead += dead
-            self.stats.retried += settled.parked - dead
+            self.stats.postponed += postponed
+            self.stats.retried += max(0, settled.parked - dead - postponed)
             for row in settlement.parked:
-                level = logging.ERROR if row.state == "DEAD" else logging.INFO
+                level = logging.ERROR if row.state == "DEAD" else logging.INFO if is_charged(row) else logging.DEBUG
                 log.log(
                     level,
                     "event row %d, destination %d: %s, %s",

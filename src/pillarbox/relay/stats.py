@@ -12,6 +12,7 @@ class RelayStats:
     claimed: int = 0
     sent: int = 0
     retried: int = 0
+    postponed: int = 0  # parked uncharged, because their destination is in trouble while the broker answers
     dead: int = 0
     given_back: int = 0
     unknown: int = 0  # sent, no answer

@@ -97,7 +97,11 @@ class KafkaPublisher:
             return Unavailable(f"Kafka at {self._url.shown} does not answer: {self._client.reason(error)}")
         if state.refused is not None:
             return state.refused
-        return Unavailable(state.trouble) if self._look_first and state.stuck and state.trouble else None
+        return (
+            Unavailable(state.trouble, broker_answers=True)
+            if self._look_first and state.stuck and state.trouble
+            else None
+        )
 
     def _send(self, flight: Flight, indexes: Sequence[int], *, until: float) -> None:
         self._send_with(flight, indexes, alone=False, until=until)
@@ -144,18 +148,20 @@ class KafkaPublisher:
                 flight.states[name] = self._state(name, until - time.monotonic())
             state = flight.states[name]
             # A topic that does not exist (any more) has not got the message, whatever became of the request.
-            flight.outcomes[index] = state.refused or outcome_of(failure.code, failure.text, trouble=state.trouble)
+            flight.outcomes[index] = state.refused or outcome_of(
+                failure.code, failure.text, trouble=state.trouble, broker_answers=state.answered
+            )
 
     def _state(self, name: str, seconds: float) -> TopicState:
         if seconds < 0.1:
-            return TopicState(None, "no time was left to ask the cluster", True)
+            return TopicState(None, "no time was left to ask the cluster", True, answered=False)
         try:
             return self._topics.look_up(name, min(2.0, seconds))
         except KafkaException as error:
             return self._no_answer(error)
 
     def _no_answer(self, error: KafkaException) -> TopicState:
-        return TopicState(None, f"the cluster does not answer: {self._client.reason(error)}", True)
+        return TopicState(None, f"the cluster does not answer: {self._client.reason(error)}", True, answered=False)
 
 
 def _is_outage(outcome: Outcome | None) -> bool:

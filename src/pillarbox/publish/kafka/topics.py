@@ -23,11 +23,15 @@ _DESCRIBE_SECONDS: Final = 2.0
 
 
 class TopicState(NamedTuple):
-    """``refused``: nothing can be sent there. ``trouble``: what is wrong; ``stuck``: with every partition."""
+    """``refused``: nothing can be sent there. ``trouble``: what is wrong; ``stuck``: with every partition.
+
+    ``answered`` False: the cluster did not say so, it said nothing.
+    """
 
     refused: Rejected | None
     trouble: str | None
     stuck: bool
+    answered: bool = True
 
 
 class Topics:

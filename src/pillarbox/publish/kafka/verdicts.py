@@ -56,19 +56,31 @@ def needs_metadata(code: int) -> bool:
     return code not in _REFUSED_FOR_GOOD and code not in MISSING and code not in _NOT_WRITTEN
 
 
-def outcome_of(code: int, text: str, *, trouble: str | None = None) -> Outcome:
+_OF_THE_PARTITION: Final = frozenset(
+    {
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
+"""A broker answered, and its answer concerns one partition."""
+
+
+def outcome_of(code: int, text: str, *, trouble: str | None = None, broker_answers: bool = False) -> Outcome:
     """The outcome for a delivery report's or produce()'s error.
 
     ``trouble`` is what the cluster's metadata says is wrong with the topic, None when it is healthy; see
-    :mod:`.topics`. Codes that are not listed leave it open whether the broker has the message.
+    :mod:`.topics`. ``broker_answers`` says that it was the metadata indeed, and not silence. Codes that are not listed
+    leave it open whether the broker has the message.
     """
     if code in _REFUSED_FOR_GOOD:
         return Rejected(text, permanent=True)
     if code in MISSING:
         return Rejected(text, permanent=False)
     if code in _NOT_WRITTEN:
-        return Unavailable(text)
+        return Unavailable(text, broker_answers=code in _OF_THE_PARTITION)
     reason = _PURGED.get(code, text)
     if trouble is not None:
-        return Unknown(f"{reason}: {trouble}", destination_healthy=False)
+        return Unknown(f"{reason}: {trouble}", destination_healthy=False, broker_answers=broker_answers)
     return Unknown(reason, destination_healthy=code not in _TROUBLE and code != KafkaError._PURGE_QUEUE)
