@@ -71,12 +71,16 @@ def _carry_out(chosen: argparse.Namespace) -> int:
 
 def _up(names: list[str]) -> int:
     begin = time.monotonic()
-    outcomes = control.up(names)
-    for one in outcomes:
-        times = f"fetched {one.fetched_s:5.1f} s, ready {one.ready_s:5.1f} s" if not one.problem else one.problem
-        print(f"{one.name:<11} {one.state:<8} {times}")
+    outcomes = control.up(names, tell=_tell)
     print(f"{time.monotonic() - begin:.1f} s in all, {sum(control.memory().values()) / MIB:.0f} MiB in memory")
+    if hint := _what_root_can_do(outcomes):
+        print(hint)
     return _status_of(outcomes)
+
+
+def _tell(one: Outcome) -> None:
+    times = f"fetched {one.fetched_s:5.1f} s, ready {one.ready_s:5.1f} s" if not one.problem else one.problem
+    print(f"{one.name:<11} {one.state:<8} {times}\n", end="", flush=True)  # one write: threads call this
 
 
 def _status_of(outcomes: list[Outcome]) -> int:
@@ -93,10 +97,10 @@ def _run(argv: list[str]) -> int:
     before = set(control.partly_running())
     outcomes: list[Outcome] = []
     try:
-        outcomes = control.up()
+        if not control.running():
+            print("starting the servers; the first time they are downloaded, about half a gigabyte", flush=True)
+        outcomes = control.up(tell=_tell)
         absent = [one for one in outcomes if one.problem]
-        for one in absent:
-            print(f"{one.name} is {one.state}: {one.problem}", file=sys.stderr)
         if absent and os.environ.get("PILLARBOX_REQUIRE_SERVICES") == "1":
             return _status_of(outcomes)
         return _call(argv[1:] if argv[:1] == ["--"] else argv)
@@ -122,9 +126,13 @@ def _what_was_skipped(outcomes: list[Outcome]) -> str:
     if not absent:
         return "skipped for lack of a server: nothing" if outcomes else "no server was started"
     names = ", ".join(one.name for one in absent)
-    packages = sorted({package for one in absent for package in one.missing})
-    hint = f"; as root: {apt.install_line(packages)}" if packages else ""
-    return f"skipped for lack of a server: all that needs {names}{hint}"
+    hint = _what_root_can_do(outcomes)
+    return f"skipped for lack of a server: all that needs {names}{hint and f'; {hint}'}"
+
+
+def _what_root_can_do(outcomes: list[Outcome]) -> str:
+    packages = sorted({package for one in outcomes for package in one.missing})
+    return f"as root: {apt.install_line(packages)}" if packages else ""
 
 
 def _print_status() -> None:

@@ -47,7 +47,7 @@ def missing(packages: Iterable[Package]) -> list[str]:
 
 def install_line(names: Iterable[str]) -> str:
     """What root has to say for these packages."""
-    return f"apt-get install --no-install-recommends {' '.join(names)}"
+    return f"apt-get update && apt-get install --no-install-recommends {' '.join(names)}"
 
 
 def install(names: list[str], place: Place) -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -29,8 +29,10 @@ class Outcome:
     missing: tuple[str, ...] = ()
 
 
-def up(names: Collection[str] = ()) -> list[Outcome]:
+def up(names: Collection[str] = (), tell: Callable[[Outcome], None] = lambda _outcome: None) -> list[Outcome]:
     """Fetches and starts the named servers, or all, in parallel; a server that runs already is left alone.
+
+    `tell` hears of each as soon as it is known, from several threads.
 
     One whose variable is in the environment belongs to the user and is not started. Packages that are missing are
     installed if we are root; otherwise the outcome of the servers that need them says what root has to do.
@@ -40,12 +42,14 @@ def up(names: Collection[str] = ()) -> list[Outcome]:
     with place.locked():
         ours = [server for server in wanted if not _given(server)]
         outcomes = [Outcome(server.name, "is yours") for server in wanted if _given(server)]
+        for outcome in outcomes:
+            tell(outcome)
         lacking = apt.missing(package for server in ours for package in server.needs)
         if lacking and os.geteuid() == 0:
             _install(lacking, place)
         try:
             with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
-                outcomes += pool.map(_bring_up, ours)
+                outcomes += pool.map(lambda server: _bring_up(server, tell), ours)
         finally:
             _write_env(place)
     return outcomes
@@ -92,15 +96,22 @@ def memory() -> dict[str, int]:
 
 def _install(packages: list[str], place: Place) -> None:
     """When it fails, some servers stay away and the others come up all the same."""
+    print("installing Debian packages:", *packages, flush=True)
     try:
         apt.install(packages, place)
     except ServiceError as error:
         print(error, file=sys.stderr)
 
 
-def _bring_up(server: Server) -> Outcome:
+def _bring_up(server: Server, tell: Callable[[Outcome], None]) -> Outcome:
+    outcome = _outcome_of(server)
+    tell(outcome)
+    return outcome
+
+
+def _outcome_of(server: Server) -> Outcome:
     if lacking := apt.missing(server.needs):
-        return Outcome(server.name, "missing", problem=apt.install_line(lacking), missing=tuple(lacking))
+        return Outcome(server.name, "missing", problem=f"needs {', '.join(lacking)}", missing=tuple(lacking))
     already = server.running()
     begin = fetched = time.monotonic()
     try:
