@@ -1,8 +1,14 @@
 """The demo as a stranger runs it: real processes, real kills, and a verdict that can be trusted."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +51,52 @@ def test_a_broker_that_the_demo_does_not_know_is_refused_in_one_sentence() -> No
     assert done.returncode != 0
     assert "PB-002" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_is_ended_leaves_no_process_and_no_file(tmp_path: Path, number: signal.Signals) -> None:
+    with a_running_demo(tmp_path) as (running, children):
+        running.send_signal(number)
+        time.sleep(0.05)
+        running.send_signal(number)  # impatience
+        assert running.wait(30) == 128 + number
+        until(lambda: not any(map(is_alive, children)))
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_the_processes_of_a_demo_that_was_killed_end_with_it(tmp_path: Path) -> None:
+    with a_running_demo(tmp_path) as (running, children):
+        running.kill()
+        until(lambda: not any(map(is_alive, children)))
+
+
+@contextmanager
+def a_running_demo(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """A demo that has started its three processes, whose temporary files go to ``folder``."""
+    command = [sys.executable, "-m", "pillarbox", "demo", "--only", "outbox", "--kills", "0"]
+    with subprocess.Popen(
+        command, env=os.environ | {"TMPDIR": str(folder)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as running:
+        try:
+            until(lambda: len(children_of(running.pid)) == 3)
+            yield running, children_of(running.pid)
+        finally:
+            running.kill()
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -18,11 +18,12 @@ def run(options: DemoOptions) -> int:
     The naive ways are shown, not judged. The last line is ``ghosts 0, losses 0, applied twice 0`` of the outbox way.
     """
     from .screen import TITLES, console, live, report
+    from .signals import ended_by_signals
     from .way import run_way
 
     screen = console(quiet=options.json)
     books, kills = {}, {}
-    with live(screen) as show:
+    with ended_by_signals(), live(screen) as show:
         for way in options.ways:
             books[way], kills[way] = run_way(way, options, show)
     report(screen, books, kills)

@@ -35,7 +35,8 @@ class Strike:
 
 
 def obey(environment: Mapping[str, str] = os.environ) -> None:
-    """In the child: attach the fault hook that the environment asks for."""
+    """In the child: attach the fault hook that the environment asks for, and end when the parent does."""
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     point, _, times = environment.get(STALL_VARIABLE, "").rpartition(":")
     count_file = environment.get(COUNT_VARIABLE)
     counter = Path(count_file).open("ab", buffering=0) if count_file else None  # noqa: SIM115 - open until killed
@@ -49,10 +50,15 @@ def obey(environment: Mapping[str, str] = os.environ) -> None:
             left -= 1
             if left == 0:
                 print(_STALLED + name, flush=True)
-                threading.Event().wait(60)  # killed long before; a parent that died must not leave us here
-                os._exit(70)
+                threading.Event().wait()  # until it is killed, or its parent is
 
     faultpoints.attach(hook)
+
+
+def _end_with_parent() -> None:
+    """However the parent ended, even by SIGKILL, its end of this pipe is closed."""
+    os.read(0, 1)
+    os._exit(70)
 
 
 class Child:
@@ -79,7 +85,7 @@ class Child:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "pillarbox.demo.child", self.role],
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # never written to: it ends with this process
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
