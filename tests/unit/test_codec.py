@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -154,6 +154,12 @@ def test_4300_digits_are_kept_both_ways() -> None:
     assert decode(body, dict[str, int], **NAMED) == {"n": digits}
 
 
+def test_a_moment_with_an_offset_of_seconds_stays_the_same_moment() -> None:
+    # What the zone database has for Amsterdam in 1900.
+    moment = datetime(1900, 1, 1, 12, tzinfo=timezone(timedelta(minutes=19, seconds=32)))
+    assert decode(encode(moment, **NAMED), datetime, **NAMED) == moment
+
+
 def itself() -> list[Any]:
     found: list[Any] = []
     found.append(found)
@@ -166,6 +172,10 @@ def itself() -> list[Any]:
         (float("nan"), "not JSON compliant"),
         ({"x": [float("inf")]}, "not JSON compliant"),
         (AsModel.model_construct(ratio=float("nan")), "not JSON compliant"),
+        (Decimal("NaN"), "no JSON"),
+        ({"x": [Decimal("-Infinity")]}, "no JSON"),
+        ({"x": Decimal("sNaN")}, "no JSON"),
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(seconds=1))), "out of range"),
         ("\ud800", "lone surrogate"),
         ({"\udfff": 1}, "lone surrogate"),
         (object(), "objects of type object are not supported"),

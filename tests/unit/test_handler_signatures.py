@@ -140,6 +140,14 @@ def test_a_class_without_an_event_type_cannot_be_registered(consumer: Consumer) 
         def handle(event: Received) -> None: ...
 
 
+def test_a_payload_type_that_nothing_can_be_decoded_into_is_refused_at_import(consumer: Consumer) -> None:
+    """Found at the first event instead, each event would become a dead letter."""
+    with pytest.raises(BadHandler, match=r"PB-040.*unions"):
+
+        @consumer.on("order.changed")
+        def handle(event: Received[OrderCreated | OrderPaid]) -> None: ...
+
+
 @pytest.mark.parametrize("name", ["", "x" * 101, "a/b", "with space", "a\n", None])
 def test_a_name_that_cannot_be_an_identity_is_refused(name: Any) -> None:
     with pytest.raises(BadConsumer, match="PB-041"):

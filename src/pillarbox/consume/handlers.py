@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from ..errors import BadHandler, CannotDecode, NotAnEventType
-from ..event.codec import decode
+from ..event.codec import cannot_be_decoded, decode
 from ..event.limits import check_name
 from ..event.message import Message
 from ..event.types import declared_type
@@ -63,6 +63,11 @@ def make_handler(what: type | str, function: Callable[..., object], local_names:
         raise BadHandler(
             f"The handler {handler.name!r} is registered for {event_type!r} but takes a payload of {declared!r}.",
             fix="Register it for the type that it takes.",
+        )
+    if into is not bytes and (reason := cannot_be_decoded(into)):
+        raise BadHandler(
+            f"The handler {handler.name!r} takes a payload that no body can be decoded into: {reason}.",
+            fix="Change that type (a union needs tagged members, see msgspec), or take Received[Any] and decode there.",
         )
     return handler
 

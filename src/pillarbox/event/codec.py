@@ -7,8 +7,9 @@ Infinity are refused, text is UTF-8. Bytes pass untouched under their own conten
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from typing import Any, TypeVar
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -17,6 +18,9 @@ from ..errors import CannotDecode, InvalidEvent, NotSerialisable
 JSON = "application/json"
 T = TypeVar("T")
 
+_WRITTEN_HERE: Final = (Decimal, datetime)
+"""What msgspec would damage: it takes Decimal("NaN"), and rounds offsets with seconds (old local times)."""
+
 
 def encode(payload: object, *, event_type: str) -> bytes:
     """Encode ``payload`` as JSON bytes.
@@ -24,8 +28,8 @@ def encode(payload: object, *, event_type: str) -> bytes:
     Raises NotSerialisable (PB-011), naming the event type and what is in the way.
     """
     try:
-        plain = msgspec.to_builtins(payload, str_keys=True, enc_hook=_encode_other)
-        text = json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        plain = msgspec.to_builtins(payload, str_keys=True, builtin_types=_WRITTEN_HERE, enc_hook=_encode_other)
+        text = json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_as_text)
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
         raise NotSerialisable(f"The payload of {event_type!r} cannot be written as JSON: {_reason(error)}.") from error
@@ -59,6 +63,19 @@ def decode(body: bytes, into: type[T], *, event_type: str) -> T:
         raise CannotDecode(f"The body of {event_type!r} does not fit {name}: {_reason(error)}.") from error
 
 
+def cannot_be_decoded(into: Any) -> str | None:
+    """Why no body at all can be decoded into this type, e.g. for a union of two dataclasses; None when some can."""
+    if hasattr(into, "model_validate_json"):
+        return None
+    try:
+        msgspec.json.Decoder(into, dec_hook=_decode_other)
+    except TypeError as error:
+        return _reason(error)
+    except NameError:
+        return None  # a field's type that is defined further down in the module
+    return None
+
+
 def decode_plain(body: bytes, *, event_type: str) -> Any:
     """Decode JSON bytes into dict, list, str, int, float, bool and None."""
     return decode(body, Any, event_type=event_type)
@@ -69,6 +86,17 @@ def _encode_other(value: object) -> object:
     if dump is not None:
         return dump(mode="json", by_alias=True)  # the names that model_validate_json expects
     raise TypeError(f"objects of type {type(value).__qualname__} are not supported")
+
+
+def _as_text(value: Decimal | datetime) -> object:
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueError(f"{value} is no JSON")
+        return str(value)
+    offset = value.utcoffset()
+    if offset is not None and (offset.seconds % 60 or offset.microseconds):
+        value = value.astimezone(UTC)  # the same moment
+    return msgspec.to_builtins(value)
 
 
 def _decode_other(into: type, value: object) -> object:
