@@ -7,6 +7,12 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 from pika import BasicProperties
+from pika.adapters.utils.connection_workflow import (
+    AMQPConnectionWorkflowFailed,
+    AMQPConnectorSocketConnectError,
+    AMQPConnectorTransportSetupError,
+)
+from pika.exceptions import AMQPConnectionError
 
 from pillarbox.event.destination import Topic
 from pillarbox.event.message import KEY, from_wire, to_headers
@@ -15,6 +21,7 @@ from pillarbox.publish.rabbitmq.batch import Batch
 from pillarbox.publish.rabbitmq.connection import CorkedConnection
 from pillarbox.publish.rabbitmq.ledger import Ledger
 from pillarbox.publish.rabbitmq.properties import MessageProperties
+from pillarbox.publish.rabbitmq.refusals import reason_of
 from pillarbox.testing.conformance.publisher_world import message, messages
 
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
@@ -94,3 +101,11 @@ def test_frames_written_together_reach_the_transport_as_one() -> None:
         connection._output_marshaled_frames([b"body"])
     connection._output_marshaled_frames([b"later"])
     assert written == [b"methodheaderbody", b"later"]
+
+
+def test_the_reason_of_a_failed_connection_is_the_innermost_one() -> None:
+    refused = ConnectionRefusedError(111, "Connection refused")
+    failed = AMQPConnectionWorkflowFailed(
+        [AMQPConnectorTransportSetupError(OSError()), AMQPConnectorSocketConnectError(refused)]
+    )
+    assert reason_of(AMQPConnectionError(failed)) == "ConnectionRefusedError: [Errno 111] Connection refused"

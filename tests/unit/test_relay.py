@@ -3,15 +3,16 @@
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from pillarbox.errors import BrokerUnavailable, ConfigError, DatabaseUnavailable, DeadlineTooLong, UsedAfterFork
 from pillarbox.policy.retry import RetryPolicy
-from pillarbox.ports import Claim, Outcome, Rejected, Settled, Settlement, Unavailable, Unknown
+from pillarbox.ports import Claim, Outcome, Rejected, Settled, Settlement, Unavailable, Unknown, WorkKey
 from pillarbox.publish.memory import MemoryPublisher
-from pillarbox.relay import Relay, RelaySettings
+from pillarbox.relay import Relay, RelaySettings, RelayStats
+from pillarbox.relay.renewer import Renewer
 from pillarbox.store.memory import MemoryStore
 from pillarbox.testing.clock import FakeClock
 from tests.unit.deliveries import MESSAGE
@@ -232,6 +233,23 @@ def test_a_lease_is_renewed_while_its_events_are_in_flight() -> None:
     relay.run(until_empty=True)
     assert renewed.is_set()
     assert relay.stats.sent == 1
+
+
+def test_what_was_settled_during_its_renewal_is_not_reported_as_lost(caplog: pytest.LogCaptureFixture) -> None:
+    renewed = threading.Event()
+
+    class Settling(MemoryStore):
+        def renew(self, token: int, keys: Sequence[WorkKey]) -> int:
+            renewer.drop(token)  # as the relay does once it has settled
+            renewed.set()
+            return 0
+
+    renewer = Renewer(Settling(), 0.03, RelayStats())
+    renewer.hold(7, [WorkKey(0, 1, 0)])
+    renewer.start()
+    assert renewed.wait(10)
+    renewer.stop()
+    assert caplog.records == []
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:

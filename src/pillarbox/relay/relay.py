@@ -165,6 +165,7 @@ class Relay:
         if sorted_out.give_back or sorted_out.give_up:
             # Before anything is sent: should this process die of what it sends, only the group keeps its claim counted.
             self._record(aside(claim.token, sorted_out), held_until)
+            self._renewer.hold(claim.token, [d.key for d in sorted_out.publish])
         outcomes = self._publish(sorted_out.publish)
         faultpoints.reach("relay.after-confirm")
         decided = plan(claim, sorted_out.publish, outcomes, self.settings.retry, self._chance, self._pause)

@@ -62,5 +62,7 @@ class Renewer:
             log.warning("lease renewal failed, the claim may be taken over: %s", error)
             return
         self._stats.renewed += still
-        if still < len(keys):
+        with self._lock:
+            current = self._held.get(token) is keys  # else they were settled meanwhile, and are rightly gone
+        if current and still < len(keys):
             log.warning("%d of %d leases were lost before renewal (token %d)", len(keys) - still, len(keys), token)

@@ -72,7 +72,10 @@ def reason_of(error: BaseException) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """pika wraps one exception into the arguments of another."""
-    while error.args and isinstance(error.args[0], BaseException):
-        error = error.args[0]
-    return error
+    """pika wraps one exception into another, as an argument or as an attribute; those of its phases say nothing."""
+    while True:
+        inside = [*error.args[:1], *getattr(error, "exceptions", ())[-1:], getattr(error, "exception", None)]
+        found = next((one for one in inside if isinstance(one, BaseException)), None)
+        if found is None:
+            return error
+        error = found
