@@ -194,10 +194,10 @@ def _write_mysql(execute: Executor, rows: Sequence[Row]) -> list[int]:
 
 
 def _write_mysql_one(execute: Executor, row: Row) -> int:
-    row_id = _insert_mysql_events(execute, (row,))
-    delivery = "(?, LAST_INSERT_ID(), ?, ?)"  # one value throughout the statement
-    parameters = [part for dest in range(row.deliveries) for part in (row.partition_no, dest, row.lane)]
-    execute.inserted(_MY_READY + ", ".join([delivery] * row.deliveries), parameters)
+    # Not LAST_INSERT_ID(): it belongs to the connection, where another task of the caller, or a listener that keeps an
+    # audit table, may have inserted since.
+    row_id = _insert_mysql_events(execute, (row,)) or _read_ids(execute, (row,))[0]
+    _insert_mysql_deliveries(execute, (row,), (row_id,))
     return row_id
 
 
@@ -213,10 +213,14 @@ def _insert_mysql_events(execute: Executor, rows: Sequence[Row]) -> int:
 def _write_mysql_many(execute: Executor, rows: Sequence[Row]) -> list[int]:
     _insert_mysql_events(execute, rows)
     ids = _read_ids(execute, rows)
+    _insert_mysql_deliveries(execute, rows, ids)
+    return ids
+
+
+def _insert_mysql_deliveries(execute: Executor, rows: Sequence[Row], ids: Sequence[int]) -> None:
     deliveries = _deliveries(rows, ids)
     flat = [part for delivery in deliveries for part in delivery]
     execute.inserted(_MY_READY + ", ".join(["(?, ?, ?, ?)"] * len(deliveries)), flat)
-    return ids
 
 
 def _statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:

@@ -170,6 +170,22 @@ def test_one_event_takes_one_statement_on_postgresql_and_two_elsewhere(engine: E
     assert len(statements) == (1 if engine.dialect.name == "postgresql" else 2)
 
 
+def test_a_listener_that_inserts_after_each_insert_does_not_lead_the_delivery_astray(engine: Engine) -> None:
+    """As audit tables do: the connection's last id is not the event's any more."""
+
+    def audit(connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if statement.startswith("INSERT INTO outbox_event"):
+            insert_order(connection, "audited")
+
+    name = new_name()
+    event.listen(engine, "after_cursor_execute", audit)
+    with engine.begin() as connection:
+        for _ in range(2):
+            insert_order(connection, new_name())
+        Outbox(engine).add(connection, order_created(name), to="orders")
+    assert events(engine, name) == 1
+
+
 def test_an_empty_list_writes_nothing(engine: Engine, outbox: Outbox) -> None:
     with engine.begin() as connection:
         assert outbox.add_all(connection, [], to="orders") == []
