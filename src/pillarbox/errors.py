@@ -215,7 +215,7 @@ class UsedAfterFork(PillarboxError):
 
 
 class AddFailed(PillarboxError):
-    """An add failed and its error was swallowed, but the transaction can no longer commit as a whole."""
+    """An add or a statement beside it failed, its error was swallowed, and the transaction cannot commit as a whole."""
 
     code = "PB-029"
     fix = "Let the error of add() end the transaction, or wrap the call in session.begin_nested() to undo just that."

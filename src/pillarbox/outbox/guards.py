@@ -63,7 +63,7 @@ def write(connection: Connection, rows: Sequence[Row], tables: Tables, limits: L
         connection.begin()  # what the first statement would do: the ledger opens with the transaction
     ledger, driver = ledger_of(connection), driver_of(connection)
     _check_transaction(connection, driver, ledger)
-    size = sum(len(row.message.payload) + len(row.message.headers or "") for row in rows)
+    size = sum(len(row.message.payload) + len((row.message.headers or "").encode()) for row in rows)
     ledger.make_room(len(rows), size, max_events=limits.max_events, max_bytes=limits.max_bytes)
     execute, begun = OverCore(connection), driver.in_transaction(connection)
     try:

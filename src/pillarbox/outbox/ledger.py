@@ -30,6 +30,7 @@ class Ledger:
     ``torn``: an add failed after its first statement, so an event may stand there without its delivery; or it took
     the transaction with it (PostgreSQL always, SQLite when the disk is full).
     ``ended_by``: the statement after which the server no longer had a transaction.
+    ``shaken``: a statement failed in a way that may have ended the transaction (PostgreSQL: any; MySQL: a deadlock).
     ``loose_savepoint``: on SQLite a SAVEPOINT was set before any BEGIN, and its release commits.
     """
 
@@ -38,6 +39,7 @@ class Ledger:
     size: int = 0
     torn: bool = False
     ended_by: str | None = None
+    shaken: bool = False
     loose_savepoint: bool = False
     _savepoints: list[_Savepoint] = field(default_factory=list)
 

@@ -10,11 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DBAPIError
 
 from .. import faultpoints
+from ..errors import AddFailed
 from ..store import pending
 from ..store.drivers import DRIVERS, driver_of
-from .ledger import close_ledger, find, open_ledger, own
+from ..store.failures import Fault, fault_of
+from ..store.write import OverCore, standing
+from .ledger import Ledger, close_ledger, find, open_ledger, own
 
 _COMMITTED: Final = "pillarbox.committed"
 
@@ -51,6 +56,8 @@ def _prepare(connection: Connection, *_xid: object) -> None:
     ledger = find(connection)
     if ledger is not None and ledger.is_open and not _has_transaction(connection):
         ledger.end("A statement before this commit", connection)
+    if ledger is not None and ledger.is_open and ledger.shaken:
+        _check_standing(connection, ledger)
     refusal = pending.refusal(connection.info) or (ledger.refusal() if ledger is not None else None)
     if refusal is not None:
         raise refusal
@@ -58,6 +65,31 @@ def _prepare(connection: Connection, *_xid: object) -> None:
         faultpoints.reach("outbox.before-commit")
         connection.info[_COMMITTED] = True
     close_ledger(connection)
+
+
+def _check_standing(connection: Connection, ledger: Ledger) -> None:
+    """After an error that the caller swallowed: are the events still there?"""
+    try:
+        lost = len(ledger.events) - len(standing(OverCore(connection), ledger.events))
+    except DBAPIError:  # PostgreSQL refuses everything but the end of the transaction, and makes COMMIT a ROLLBACK
+        lost = len(ledger.events)
+    if lost:
+        raise AddFailed(
+            f"A statement failed in this transaction and its error was swallowed; the server has rolled back {lost} "
+            "event(s) and what was written beside them.",
+            fix="Let that error end the transaction, or wrap the statement in session.begin_nested().",
+        )
+
+
+def _error(context: ExceptionContext) -> None:
+    """Note an error after which the server may have ended the transaction without telling SQLAlchemy: on PostgreSQL any
+    that the server sent, on MySQL a deadlock."""
+    connection, error = context.connection, context.original_exception
+    ledger = None if connection is None else find(connection)
+    if ledger is None:
+        return
+    sent = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    ledger.shaken |= fault_of(error) is Fault.BUSY or (context.dialect.name == "postgresql" and sent is not None)
 
 
 def _rollback(connection: Connection, *_xid: object) -> None:
@@ -109,6 +141,7 @@ def _connect(_dbapi_connection: Any, record: Any) -> None:
 
 
 def _checkin(_dbapi_connection: Any, record: Any) -> None:
+    pending.forget(record.info)  # without a begin there was no rollback, and the next user is another one
     _reached_after_commit(record.info)
 
 
@@ -130,4 +163,5 @@ _LISTENERS: Final[Mapping[str, Callable[..., None]]] = {
     "release_savepoint": _release_savepoint,
     "connect": _connect,
     "checkin": _checkin,
+    "handle_error": _error,
 }

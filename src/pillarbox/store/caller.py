@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, insert, make_url
 from sqlalchemy.exc import (
@@ -27,6 +27,9 @@ AsyncTarget = AsyncSession | async_scoped_session[Any] | AsyncConnection
 """What the asynchronous faces take."""
 
 R = TypeVar("R")
+
+_USED_BY_TWO: Final = "isce"
+"""SQLAlchemy's code for a session that two tasks or threads use at once: its own message says so."""
 
 
 class Face(NamedTuple):
@@ -93,6 +96,8 @@ def _of_session(session: Session, bind: Engine | None) -> Connection:
             raise
         raise connect_error(error, _url(session, bind)) from error
     except (InvalidRequestError, ResourceClosedError) as error:
+        if error.code == _USED_BY_TWO:
+            raise
         raise SessionClosed(f"The session takes no more statements: {error}.") from error
 
 

@@ -16,12 +16,13 @@ from sqlalchemy.ext.asyncio import (
     AsyncSession,
     async_scoped_session,
     async_sessionmaker,
+    create_async_engine,
 )
 
 from pillarbox.errors import NotAwaited, PillarboxError, SessionClosed, WrongColour
 from pillarbox.inbox import AsyncInbox, Inbox
 from pillarbox.outbox import AsyncOutbox, Outbox
-from tests.integration.outbox.shop import Order, events, insert_order, new_name, orders
+from tests.integration.outbox.shop import Order, events, insert_order, new_name, orders, with_driver
 from tests.integration.outbox.shop import event as order_created
 
 Caller = Callable[[AsyncEngine], AbstractAsyncContextManager["Any"]]
@@ -119,6 +120,33 @@ def test_many_events_at_once_and_a_task_of_its_own(async_engine: AsyncEngine, re
 
     run(async_engine, story)
     assert [events(reader, name) for name in names] == [1] * 20
+
+
+def test_adds_side_by_side_on_one_session_do_not_mix_up_their_rows(async_engine: AsyncEngine, reader: Engine) -> None:
+    """SQLAlchemy advises against it, and drivers let it pass: then nothing may be lost."""
+    outbox = AsyncOutbox(async_engine)
+    names = [new_name() for _ in range(5)]
+
+    async def story() -> None:
+        async with AsyncSession(async_engine) as session, session.begin():
+            await outbox.add(session, order_created(names[0]), to="orders")
+            await asyncio.gather(*(outbox.add(session, order_created(name), to="orders") for name in names[1:]))
+
+    run(async_engine, story)
+    assert [events(reader, name) for name in names] == [1] * 5
+
+
+def test_an_add_forgotten_without_a_transaction_does_not_meet_the_connections_next_user(shops: Any) -> None:
+    engine = create_async_engine(with_driver(shops.url("sqlite"), "sqlite+aiosqlite"), pool_size=1, max_overflow=0)
+    outbox = AsyncOutbox(engine)
+
+    async def story() -> None:
+        async with engine.connect() as connection:
+            outbox.add(connection, order_created(new_name()), to="orders")
+        async with engine.begin() as connection:
+            await connection.run_sync(insert_order, new_name())
+
+    run(engine, story)
 
 
 @pytest.mark.parametrize("calling", CALLERS)

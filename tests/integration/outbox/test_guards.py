@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -12,7 +13,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, create_engine, select, text
 from sqlalchemy.event import listen, remove
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
@@ -384,7 +385,7 @@ def test_too_many_bytes_in_one_transaction_are_refused(engine: Engine) -> None:
     with Session(engine) as session, session.begin():
         outbox.add(session, order_created(name), to="orders")
         with pytest.raises(TransactionTooLarge, match=r"bytes, the limit is 1,000"):
-            outbox.add(session, order_created(name, headers={"big": "x" * 1_000}), to="orders")
+            outbox.add(session, order_created(name, headers={"big": "€" * 350}), to="orders")
     assert events(engine, name) == 1
 
 
@@ -448,6 +449,54 @@ def test_after_a_swallowed_error_postgresql_would_roll_back_without_a_word_so_th
             outbox.add(connection, order_created(name, id=queued.id), to="orders")
         connection.commit()
     assert (orders(engine, name), events(engine, name)) == (1, 0)
+
+
+@through("postgres-psycopg", "postgres-psycopg2")
+def test_a_swallowed_error_of_another_statement_is_found_before_the_commit_unless_a_savepoint_undid_it(
+    engine: Engine,
+) -> None:
+    outbox, lost, kept = Outbox(engine), new_name(), new_name()
+    with Session(engine) as session:
+        outbox.add(session, order_created(lost), to="orders")
+        with pytest.raises(DBAPIError):
+            session.execute(text("SELECT 1 / 0"))
+        with pytest.raises(AddFailed, match=r"PB-029.*1 event"):
+            session.commit()
+        session.rollback()
+        outbox.add(session, order_created(kept), to="orders")
+        with pytest.raises(DBAPIError), session.begin_nested():
+            session.execute(text("SELECT 1 / 0"))
+        session.commit()
+    assert (events(engine, lost), events(engine, kept)) == (0, 1)
+
+
+@through("mysql-pymysql", "mysql-mysqldb", "mariadb102-pymysql")
+def test_a_swallowed_deadlock_that_rolled_the_events_back_is_found_before_the_commit(engine: Engine) -> None:
+    outbox, lost, after = Outbox(engine), new_name(), new_name()
+    with Session(engine) as session, session.begin():
+        first, second = Order(name=new_name()), Order(name=new_name())
+        session.add_all([first, second])
+        session.flush()
+        ids = first.id, second.id
+    with engine.connect() as one, engine.connect() as other, ThreadPoolExecutor(1) as beside:
+        outbox.add(one, order_created(lost), to="orders")
+        rename(one, ids[0])
+        for _ in range(20):  # the victim is the transaction that has written less
+            insert_order(other, new_name())
+        rename(other, ids[1])
+        waiting = beside.submit(rename, other, ids[0])
+        with pytest.raises(OperationalError, match="1213"):
+            rename(one, ids[1])
+        waiting.result(30)
+        other.rollback()
+        insert_order(one, after)
+        with pytest.raises(AddFailed, match=r"PB-029.*1 event"):
+            one.commit()
+    assert (orders(engine, after), events(engine, lost)) == (0, 0)
+
+
+def rename(connection: Connection, number: int) -> None:
+    connection.execute(text("UPDATE orders SET name = 'renamed' WHERE id = :id"), {"id": number})
 
 
 @through("mysql-pymysql", "mysql-mysqldb", "mariadb102-pymysql", "postgres-psycopg")
