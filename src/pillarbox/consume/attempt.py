@@ -37,9 +37,13 @@ class Failed(NamedTuple):
 
 
 class DatabaseAway(NamedTuple):
-    """The database is at fault, whatever the event. A commit whose answer was lost may stand: the mark will tell."""
+    """The database is at fault, whatever the event. A commit whose answer was lost may stand: the mark will tell.
+
+    ``in_handler``: the mark was written, so the database was there, and a handler lost it.
+    """
 
     error: Exception
+    in_handler: bool = False
 
 
 Result = Applied | Duplicate | Failed | DatabaseAway
@@ -74,7 +78,7 @@ def _in_transaction(
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises is the event's failure
         if database.guard.ended_on_server:
             return _half_done(database, consumer, event_id, error)
-        return _away(database, error) if database.lost else Failed(error)
+        return _away(database, error)._replace(in_handler=True) if database.lost else Failed(error)
     faultpoints.reach("consumer.after-handler")
     return _commit(database, session)
 

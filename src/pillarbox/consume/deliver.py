@@ -48,7 +48,7 @@ def _deliver(consumer: Consumer, database: InboxDatabase, message: Message, stat
             stats.applied += 1
         case Duplicate():
             stats.duplicates += 1
-        case Failed(error, _) | DatabaseAway(error):
+        case Failed(error, _) | DatabaseAway(error, _):
             raise error
         case _:
             assert_never(result)

@@ -15,6 +15,10 @@ DEFAULT_RETRY: Final = RetryPolicy(base=1.0, cap=30.0, max_attempts=5)
 OUTAGE_RETRY: Final = RetryPolicy(base=0.5, cap=10.0, max_attempts=2**31)
 """Pauses while a database or broker is away; never exhausted, because no event is at fault."""
 
+MAX_BREAKS: Final = 10
+"""How often in a row one event's handlers may lose a database that was there just before. After that it is the event:
+a statement larger than the server's packet, or longer than its idle time-out, ends the connection each time."""
+
 
 class RetryLater(NamedTuple):
     """Try again in ``seconds``; ``attempts`` have failed so far."""

@@ -14,7 +14,7 @@ from ..ports import Incoming, Source
 from .attempt import Applied, DatabaseAway, Duplicate, Failed, attempt
 from .database import InboxDatabase
 from .incoming import Prepared, Unhandled, prepare
-from .plan import OUTAGE_RETRY, RetryLater, SetAside, after_failure, reason_of
+from .plan import MAX_BREAKS, OUTAGE_RETRY, RetryLater, SetAside, after_failure, reason_of
 from .registrations import Registrations
 from .stats import ConsumerStats
 from .stopping import StopFlag
@@ -85,7 +85,7 @@ class Runner:
         return self._apply(incoming, prepared)
 
     def _apply(self, incoming: Incoming, event: Prepared) -> bool:
-        failures = outages = 0
+        failures = outages = breaks = 0
         while self.source.holds(incoming):
             match attempt(self.database, self.name, event.event_id, event.calls):
                 case Applied():
@@ -95,7 +95,11 @@ class Runner:
                 case Duplicate():
                     self.stats.duplicates += 1
                     return True
-                case DatabaseAway(error):
+                case DatabaseAway(error, in_handler):
+                    breaks = breaks + 1 if in_handler else 0
+                    if breaks >= MAX_BREAKS:
+                        _log.error("consumer %s: %s lost the database %d times", self.name, event, breaks)
+                        return self._set_aside(incoming, SetAside(reason_of(error), failures + breaks))
                     outages += 1
                     self.stats.database_away += 1
                     _log.warning("consumer %s: the database is away, waiting: %s", self.name, reason_of(error))

@@ -69,12 +69,3 @@ def _wake_main_thread() -> None:
         signal.pthread_kill(main, signal.SIGTERM)
     else:
         signal.raise_signal(signal.SIGTERM)
-
-
-def _signal_main_thread() -> None:
-    """A real signal, to that very thread: it also wakes a handler that waits in a system call."""
-    main = threading.main_thread().ident
-    if hasattr(signal, "pthread_kill") and main is not None:
-        signal.pthread_kill(main, signal.SIGTERM)
-    else:  # Windows: noticed when the system call returns
-        signal.raise_signal(signal.SIGTERM)

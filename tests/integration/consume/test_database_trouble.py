@@ -95,6 +95,24 @@ def test_a_connection_that_breaks_while_a_handler_works_is_not_the_handlers_faul
     assert consumer.stats.database_away >= 1
 
 
+def test_an_event_whose_handler_loses_the_database_each_time_is_set_aside(behind: BehindProxy) -> None:
+    """A statement larger than the server's packet ends the connection; the events behind it must not wait for ever."""
+    consumer = behind.world.consumer(database=behind.engine)
+
+    @consumer.on("thing.happened")
+    def handle(event: Received[Thing], session: Session) -> None:
+        if event.payload.n == 1:
+            behind.proxy.cut()
+        write_effect(session, event.id, str(event.payload.n))
+
+    behind.world.send(behind.world.message(1), behind.world.message(2))
+    with consumer.start() as running:
+        running.wait_until(lambda: consumer.stats.acknowledged == 2)
+    assert behind.world.notes() == ["2"]
+    assert (consumer.stats.dead, consumer.stats.retried) == (1, 0)
+    assert consumer.stats.database_away == 9
+
+
 def test_a_commit_whose_answer_was_lost_is_found_done_by_its_mark(behind: BehindProxy) -> None:
     consumer = behind.consumer(retry=RetryPolicy(max_attempts=1))
     behind.world.send(behind.world.message())
