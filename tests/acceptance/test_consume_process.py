@@ -52,6 +52,22 @@ def test_a_handler_that_takes_too_long_is_rolled_back_and_the_exit_code_says_so(
     assert shop.rows("SELECT COUNT(*) FROM inbox_event") == [(0,)]
 
 
+def test_a_thread_that_a_handler_left_does_not_keep_the_process(cli: Cli, shop: Shop) -> None:
+    module(cli, shop)
+    text = (cli.folder / "stock.py").read_text(encoding="utf-8")
+    text += "    import threading\n    threading.Thread(target=time.sleep, args=(600,), name='left').start()\n"
+    text += "import pillarbox.cli.commands.consume as command\ncommand._WAIT_FOR_THREADS = 0.2\n"
+    (cli.folder / "stock.py").write_text(text, encoding="utf-8")
+    shop.place(1)
+    assert cli.run("relay", "--until-empty", env=shop.env).code == 0
+    with cli.started("consume", "stock:consumer") as consumer:
+        consumer.until(lambda: "applied 0" in consumer.out)
+        consumer.process.send_signal(signal.SIGTERM)
+        ended = consumer.ended()
+    assert ended.code == 0
+    ended.says("still run and are left: left", "applied 1")
+
+
 @pytest.mark.parametrize(
     ("database", "code", "error"),
     [("sqlite:///empty.db", 5, "[PB-006]"), ("mysql://u@127.0.0.1:1/x", 4, "[PB-004]"), ("nonsense", 3, "[PB-002]")],

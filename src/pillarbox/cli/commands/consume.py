@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,6 +17,9 @@ from ..exit_codes import ExitCode
 from ..options import AsJson, ConfigFile, LogJson, LogLevel
 
 log = logging.getLogger("pillarbox.consume")
+
+_WAIT_FOR_THREADS: Final = 5.0
+"""Seconds for threads that handlers started and left, once everything is acknowledged."""
 
 
 def consume(
@@ -36,6 +44,7 @@ def consume(
     found = load_consumer(consumer)
     log.info("consumer %s: reading %s", found.name, ", ".join(found.sources))
     interrupted = False
+    before = set(threading.enumerate())
     try:
         found.run()
     except DrainInterrupted:
@@ -47,5 +56,21 @@ def consume(
     )
     if json:
         as_json({"consumer": found.name, **counts})
-    if interrupted:
-        raise typer.Exit(ExitCode.FAILED)
+    code = ExitCode.FAILED if interrupted else ExitCode.OK
+    _leave_threads_behind(before, code)
+    if code is not ExitCode.OK:
+        raise typer.Exit(code)
+
+
+def _leave_threads_behind(before: AbstractSet[threading.Thread], code: ExitCode) -> None:
+    """End the process here when a thread of a handler would keep it alive: a stop has its time, and this is over."""
+    until = time.monotonic() + _WAIT_FOR_THREADS
+    ours = [thread for thread in threading.enumerate() if not thread.daemon and thread not in before]
+    for thread in ours:
+        thread.join(max(0.0, until - time.monotonic()))
+    running = [thread.name for thread in ours if thread.is_alive()]
+    if running:
+        log.warning("threads that handlers started still run and are left: %s", ", ".join(running))
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(code)
