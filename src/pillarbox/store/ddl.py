@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Dialect, make_url
+from sqlalchemy import Connection, Dialect, MetaData, make_url
 
 from ..errors import BadUrl
 from . import view
@@ -21,6 +21,7 @@ PARTS: Final[tuple[Part, ...]] = ("outbox", "inbox")
 DIALECTS: Final = ("mysql", "mariadb", "postgresql", "sqlite")
 
 VERSION_TABLES: Final[Mapping[Part, str]] = {"outbox": VERSION_TABLE, "inbox": INBOX_VERSION_TABLE}
+METADATA: Final[Mapping[Part, MetaData]] = {"outbox": outbox_metadata, "inbox": inbox_metadata}
 OUR_TABLES: Final = frozenset({*outbox_metadata.tables, *inbox_metadata.tables, *VERSION_TABLES.values()})
 
 

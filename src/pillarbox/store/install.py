@@ -9,12 +9,12 @@ from typing import Final
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from ..errors import ConfigError, InitBusy, SchemaMismatch
 from . import view
-from .ddl import PARTS, Part, ddl, include_object, migration, scripts
+from .ddl import METADATA, PARTS, Part, ddl, include_object, migration, scripts
 from .engines import BEGIN_OPTION
 from .failures import Fault, fault_of
 
@@ -42,6 +42,8 @@ def _install(connection: Connection, part: Part) -> str:
     _check_known(scripts(part), before, part)
     if before == head:
         return f"The {part} is up to date (revision {head})."
+    if before is None:
+        _check_names_free(connection, part)
     if part == "outbox":  # PostgreSQL refuses to change columns that a view shows
         connection.execute(text(view.DROP))
     context.run_migrations(op=Operations(context))
@@ -50,6 +52,20 @@ def _install(connection: Connection, part: Part) -> str:
     return (
         f"Created the {part} (revision {head})." if before is None else f"Migrated the {part} from {before} to {head}."
     )
+
+
+def _check_names_free(connection: Connection, part: Part) -> None:
+    """A table of one of our names is what a killed install left, or somebody else's: its columns tell."""
+    for table in METADATA[part].sorted_tables:
+        if not inspect(connection).has_table(table.name):
+            continue
+        lacking = set(table.c.keys()) - {one["name"] for one in inspect(connection).get_columns(table.name)}
+        if lacking:
+            raise SchemaMismatch(
+                f"There is a table {table.name} already that is not Pillarbox's: "
+                f"it has no {', '.join(sorted(lacking))}.",
+                fix="Rename it, or give Pillarbox a database of its own.",
+            )
 
 
 def _check_known(directory: ScriptDirectory, revision: str | None, part: Part) -> None:

@@ -120,6 +120,16 @@ def test_an_install_that_was_killed_half_way_is_finished_by_the_next_one(engine:
     assert len(inspect(engine).get_indexes("outbox_parked")) == 2
 
 
+@on("sqlite", "postgres", "mysql")
+def test_a_foreign_table_of_one_of_our_names_is_refused_before_anything_is_made(engine: Engine) -> None:
+    """As Debezium's outbox router would have it."""
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE outbox_event (id INTEGER PRIMARY KEY, payload VARCHAR(100))"))
+    with pytest.raises(SchemaMismatch, match=r"PB-007.*outbox_event already.*event_id"):
+        install(engine)
+    assert inspect(engine).get_table_names() == ["outbox_event"]
+
+
 @on("sqlite", "postgres")
 def test_tables_of_a_newer_release_are_left_alone(engine: Engine) -> None:
     install(engine)
