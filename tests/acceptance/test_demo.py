@@ -1,16 +1,20 @@
 """The demo as a stranger runs it: real processes, real kills, and a verdict that can be trusted."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from .processes import Inline
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -68,6 +72,16 @@ def test_the_processes_of_a_demo_that_was_killed_end_with_it(tmp_path: Path) -> 
     with a_running_demo(tmp_path) as (running, children):
         running.kill()
         until(lambda: not any(map(is_alive, children)))
+
+
+def test_without_a_temporary_folder_it_says_so(inline: Inline, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: str) -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    refused = inline.run("demo", "--only", "outbox")
+    assert refused.code == 1
+    refused.says("error [PB-060]", "No usable temporary directory", "TMPDIR")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, make_url, text
 from sqlalchemy.engine import URL
 
-from ..errors import BadUrl, BrokerUnavailable
+from ..errors import BadUrl, BrokerUnavailable, DemoFailed
 from ..event.destination import Destination, Exchange, Topic
 from ..store.engines import sqlite_engine
 from .options import DemoOptions
@@ -45,7 +45,12 @@ class World:
 @contextmanager
 def new_world(options: DemoOptions) -> Iterator[World]:
     """Make the databases and the destination; remove them at the end, also after an error."""
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    except OSError as error:
+        raise DemoFailed(
+            f"The demo cannot make a temporary folder: {error.strerror}.", fix="Point TMPDIR at a folder it may write."
+        ) from error
     name = PREFIX + secrets.token_hex(4)
     try:
         with (
