@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -128,8 +128,24 @@ def own(info: dict[str, object]) -> None:
     info[_PROCESS] = os.getpid()
 
 
-def check_process(connection: Connection) -> None:
-    """UsedAfterFork (PB-028) for a connection that another process opened or used before."""
+def check_process(connection: Connection, inherited: list[object]) -> None:
+    """UsedAfterFork (PB-028) for a connection that another process opened or used before.
+
+    The connection goes to ``inherited``, to be kept and never closed.
+    """
     opened_by = connection.info.setdefault(_PROCESS, os.getpid())
     if opened_by != os.getpid():
+        inherited.append(_let_go(connection))
         raise UsedAfterFork(f"The connection was opened by process {opened_by}, this is process {os.getpid()}.")
+
+
+def _let_go(connection: Connection) -> object:
+    """Take the DBAPI connection out of SQLAlchemy's hands without a byte on its socket, which the parent uses, too.
+
+    The rollback at the end of the caller's block would end the parent's transaction, and closing it the session.
+    """
+    fairy: Any = connection.connection
+    kept: object = fairy.dbapi_connection
+    fairy._connection_record.dbapi_connection = None  # as in SQLAlchemy's recipe for pools and fork()
+    connection.invalidate()
+    return kept

@@ -87,6 +87,8 @@ class Outbox:
         self._ids = EventIds()
         # Engines are known by their dialect, which copies made by execution_options() share.
         self._known: WeakKeyDictionary[Dialect, guards.Tables] = WeakKeyDictionary()
+        self._inherited: list[object] = []
+        """Connections that a fork brought here: closed, they would end the parent's sessions."""
         if self._bind is not None:
             watch(self._bind)
 
@@ -106,7 +108,7 @@ class Outbox:
         drafts = [self._draft(event, to) for event in events]
         _refuse_doubles(drafts)
         connection = connection_of(session, self._bind, _SYNC)
-        check_process(connection)
+        check_process(connection, self._inherited)
         tables = self._known.get(connection.dialect) or self._meet(connection)
         rows = [row_of(draft.message, draft.more, partitions=tables.partitions) for draft in drafts]
         guards.write(connection, rows, tables, self._limits)
