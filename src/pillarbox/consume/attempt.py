@@ -93,12 +93,13 @@ def _run(database: InboxDatabase, session: Session, calls: Sequence[Call]) -> No
 
 
 def _commit(database: InboxDatabase, session: Session) -> Result:
+    lost_before = database.lost  # by a handler that swallowed the error
     try:
         session.commit()
     except (OperationalError, InterfaceError) as error:
         return Failed(error) if fault_of(error) is Fault.BUSY else _away(database, error)
     except Exception as error:  # noqa: BLE001 - deferred constraints, and the user's own before_commit hooks
-        return _away(database, error) if database.lost else Failed(error)
+        return _away(database, error)._replace(in_handler=lost_before) if database.lost else Failed(error)
     return Applied()
 
 

@@ -1,12 +1,14 @@
 """The consumer's database breaks: nothing is charged to the event, nothing applied twice, and it goes on by itself."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from pillarbox import Consumer, Received, RetryPolicy
@@ -58,6 +60,11 @@ def behind(direct: Engine) -> Iterator[BehindProxy]:
         engine.dispose()
 
 
+def write_and_swallow(session: Session, event_id: str, note: str) -> None:
+    with suppress(SQLAlchemyError):
+        write_effect(session, event_id, note)
+
+
 @pytest.fixture(autouse=True)
 def _no_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pillarbox.consume.runner.OUTAGE_RETRY", RetryPolicy(base=0.01, cap=0.1, max_attempts=2**31))
@@ -95,7 +102,10 @@ def test_a_connection_that_breaks_while_a_handler_works_is_not_the_handlers_faul
     assert consumer.stats.database_away >= 1
 
 
-def test_an_event_whose_handler_loses_the_database_each_time_is_set_aside(behind: BehindProxy) -> None:
+@pytest.mark.parametrize("write", [write_effect, write_and_swallow])
+def test_an_event_whose_handler_loses_the_database_each_time_is_set_aside(
+    behind: BehindProxy, write: Callable[[Session, str, str], None]
+) -> None:
     """A statement larger than the server's packet ends the connection; the events behind it must not wait for ever."""
     consumer = behind.world.consumer(database=behind.engine)
 
@@ -103,7 +113,7 @@ def test_an_event_whose_handler_loses_the_database_each_time_is_set_aside(behind
     def handle(event: Received[Thing], session: Session) -> None:
         if event.payload.n == 1:
             behind.proxy.cut()
-        write_effect(session, event.id, str(event.payload.n))
+        write(session, event.id, str(event.payload.n))
 
     behind.world.send(behind.world.message(1), behind.world.message(2))
     with consumer.start() as running:
