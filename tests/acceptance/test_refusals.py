@@ -56,7 +56,14 @@ def test_a_bad_database_url(cli: Cli) -> None:
 
 @pytest.mark.parametrize("command", NEEDS_DATABASE, ids=" ".join)
 @pytest.mark.parametrize(
-    "url", ["nonsense", "oracle://u:geheim@h/db", "mysql+nosuch://u:geheim@h/db", "mysql://h:x/db", "mysql://u:p@ss:w/geheim@h/db"]
+    "url",
+    [
+        "nonsense",
+        "oracle://u:geheim@h/db",
+        "mysql+nosuch://u:geheim@h/db",
+        "mysql://h:x/db",
+        "mysql://u:p@ss:w/geheim@h/db",
+    ],
 )
 def test_a_bad_database_url_is_refused_by_every_command(inline: Inline, command: list[str], url: str) -> None:
     refused = inline.run(*command, env=with_database(url))
