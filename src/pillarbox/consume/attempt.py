@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from .. import faultpoints
+from ..errors import HandlerEndedTransaction
 from ..store.failures import Fault, fault_of
-from ..store.inbox import mark, unmark
+from ..store.inbox import is_marked, mark, unmark
 from .database import InboxDatabase
 from .handlers import Handler
 from .received import Received
@@ -75,6 +76,8 @@ def _in_transaction(
     try:
         with database.guard.watch(session):
             _run(database, session, calls)
+            if database.guard.doubtful:
+                _check_mark(session, consumer, event_id)
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises is the event's failure
         if database.guard.ended_on_server:
             return _half_done(database, consumer, event_id, error)
@@ -90,6 +93,20 @@ def _run(database: InboxDatabase, session: Session, calls: Sequence[Call]) -> No
             raise TypeError(f"The handler {handler.name!r} returned an awaitable, which nobody will await.")
         database.guard.check(handler.name)
         session.flush()  # a constraint that fails here fails this handler, and the next handler sees the rows
+
+
+def _check_mark(session: Session, consumer: str, event_id: str) -> None:
+    """A handler swallowed the error of a statement: does the transaction still stand? Else raise (PB-043)."""
+    undone = HandlerEndedTransaction(
+        "A statement of a handler failed, and the database undid the whole transaction.",
+        fix="Let the error pass, or run what may fail inside session.begin_nested().",
+    )
+    try:
+        stands = is_marked(session.connection(), consumer, event_id)
+    except DBAPIError as error:
+        raise undone from error
+    if not stands:
+        raise undone
 
 
 def _commit(database: InboxDatabase, session: Session) -> Result:

@@ -21,6 +21,10 @@ class TransactionGuard:
     A statement that ended the transaction on the server (DDL on MySQL, a COMMIT sent as text) is noticed afterwards,
     where the driver tells. Savepoints are free to use.
 
+    A statement that failed may have undone the whole transaction, even where the handler swallowed its error:
+    PostgreSQL answers COMMIT by a silent rollback then, MySQL goes on after a deadlock in a new transaction.
+    ``doubtful`` says that there was one.
+
     ``left_open``: SQLAlchemy believes that the transaction is over, on the server it goes on. ``ended_on_server``: the
     other way round; what was written before, the mark included, may stand committed.
     """
@@ -30,21 +34,30 @@ class TransactionGuard:
         self._ended: str | None = None
         self.left_open = False
         self.ended_on_server = False
+        self._unfinished = 0  # statements that were sent and did not return
+        self._connection = connection
         self._in_transaction = driver_of(connection).in_transaction
+        self._failed = driver_of(connection).failed
         event.listen(connection, "commit", self._on_commit)
         event.listen(connection, "rollback", self._on_rollback)
+        event.listen(connection, "before_cursor_execute", self._before_statement)
         event.listen(connection, "after_cursor_execute", self._on_statement)
 
     @contextmanager
     def watch(self, session: Session) -> Iterator[None]:
         """While this is open, the transaction belongs to the consumer."""
-        self._watching, self._ended, self.ended_on_server = True, None, False
+        self._watching, self._ended, self.ended_on_server, self._unfinished = True, None, False, 0
         event.listen(session, "before_commit", self._on_session_commit)
         try:
             yield
         finally:
             event.remove(session, "before_commit", self._on_session_commit)
             self._watching = False
+
+    @property
+    def doubtful(self) -> bool:
+        """True when a statement failed since the watch began."""
+        return self._unfinished > 0 or self._failed(self._connection)
 
     def check(self, handler: str) -> None:
         """Raise HandlerEndedTransaction (PB-043) when the transaction did not survive ``handler``."""
@@ -64,7 +77,11 @@ class TransactionGuard:
         if self._watching and self._ended is None:
             self._ended = "rolled back or closed the session (or caught a failed flush, which rolls back, too)"
 
+    def _before_statement(self, *_statement: Any) -> None:
+        self._unfinished += 1
+
     def _on_statement(self, connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
+        self._unfinished -= 1
         if self._watching and self._in_transaction(connection) is False:
             self.ended_on_server = True
             words = " ".join(statement.split()[:3])

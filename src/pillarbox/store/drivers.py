@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 _IN_TRANSACTION: Final = 1  # SERVER_STATUS_IN_TRANS of MySQL's protocol
 _IDLE: Final = 0  # PQTRANS_IDLE of libpq
+_IN_ERROR: Final = 3  # PQTRANS_INERROR
 _LEGACY: Final = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL, from Python 3.12
 
 
@@ -16,11 +17,13 @@ class Driver(NamedTuple):
     """Questions to a DBAPI connection, answered without a round trip.
 
     ``commits_alone``: each statement commits by itself. ``in_transaction``: the server has a transaction open; None
-    where the driver does not tell.
+    where the driver does not tell. ``failed``: a statement failed, and nothing but a rollback is left; False where the
+    driver does not tell.
     """
 
     commits_alone: Callable[[Connection], bool]
     in_transaction: Callable[[Connection], bool | None]
+    failed: Callable[[Connection], bool] = lambda _connection: False
 
 
 def is_autocommit(connection: Connection) -> bool:
@@ -67,6 +70,10 @@ def _libpq_in_transaction(connection: Connection) -> bool:
     return bool(_driver(connection).info.transaction_status != _IDLE)
 
 
+def _libpq_failed(connection: Connection) -> bool:
+    return bool(_driver(connection).info.transaction_status == _IN_ERROR)
+
+
 def _asyncpg_in_transaction(connection: Connection) -> bool:
     return bool(_driver(connection).is_in_transaction())
 
@@ -97,7 +104,7 @@ UNTESTED: Final = Driver(_any_commits_alone, _untold)
 
 _MYSQL: Final = Driver(_mysql_commits_alone, _mysql_in_transaction)
 _MYSQL_WITHOUT_FLAG: Final = Driver(_mysql_commits_alone, _untold)
-_LIBPQ: Final = Driver(_libpq_commits_alone, _libpq_in_transaction)
+_LIBPQ: Final = Driver(_libpq_commits_alone, _libpq_in_transaction, _libpq_failed)
 _SQLITE: Final = Driver(_sqlite_commits_alone, _sqlite_in_transaction)
 
 DRIVERS: Final[Mapping[str, Driver]] = {

@@ -47,6 +47,12 @@ def mark(connection: Connection, consumer: str, event_id: str) -> bool:
     return True
 
 
+def is_marked(connection: Connection, consumer: str, event_id: str) -> bool:
+    """Whether the connection's transaction sees the mark."""
+    sql = styled("SELECT 1 FROM inbox_event WHERE consumer = ? AND event_id = ?", connection.dialect.paramstyle)
+    return connection.exec_driver_sql(sql, (consumer, event_id)).first() is not None
+
+
 def unmark(connection: Connection, consumer: str, event_id: str) -> None:
     """Take a mark back, whose transaction committed before the effect was complete."""
     sql = styled("DELETE FROM inbox_event WHERE consumer = ? AND event_id = ?", connection.dialect.paramstyle)

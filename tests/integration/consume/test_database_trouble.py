@@ -123,6 +123,30 @@ def test_an_event_whose_handler_loses_the_database_each_time_is_set_aside(
     assert consumer.stats.database_away == 9
 
 
+@pytest.mark.parametrize("statement", ["ROLLBACK", "SELECT nothing FROM no_such_table"])
+def test_a_transaction_that_the_server_undid_is_never_taken_for_applied(behind: BehindProxy, statement: str) -> None:
+    """MySQL undoes it at a deadlock and goes on in a new one, PostgreSQL at any error; past SQLAlchemy, too."""
+    consumer, tries = behind.world.consumer(), list[int]()
+
+    @consumer.on("thing.happened")
+    def handle(event: Received[Thing], session: Session) -> None:
+        write_effect(session, event.id, "first")
+        tries.append(1)
+        if len(tries) == 1:
+            with suppress(Exception):
+                session.connection().connection.cursor().execute(statement)
+            if statement == "ROLLBACK":
+                with suppress(SQLAlchemyError):
+                    session.execute(text("SELECT nothing FROM no_such_table"))
+        write_effect(session, event.id, "second")
+
+    behind.world.send(behind.world.message())
+    with consumer.start() as running:
+        running.wait_until(lambda: consumer.stats.acknowledged == 1)
+    assert behind.world.notes() == ["first", "second"]
+    assert behind.world.marks(consumer) == consumer.stats.applied == 1
+
+
 def test_a_commit_whose_answer_was_lost_is_found_done_by_its_mark(behind: BehindProxy) -> None:
     consumer = behind.consumer(retry=RetryPolicy(max_attempts=1))
     behind.world.send(behind.world.message())

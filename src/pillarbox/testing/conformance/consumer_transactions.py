@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
-from sqlalchemy import Connection, Engine, insert
+from sqlalchemy import Connection, Engine, insert, text
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from ...consume import Received
@@ -36,6 +39,36 @@ class TransactionConformance:
         assert tries == [0, 0, 0]
         assert (consumer.stats.retried, consumer.stats.applied) == (2, 1)
         assert world.effects() == [message.event_id]
+
+    def test_a_handler_that_swallows_the_error_of_a_statement_loses_no_event(self, world: ConsumerWorld) -> None:
+        """PostgreSQL has undone the transaction by then, and answers COMMIT by a rollback without a word."""
+        consumer = world.consumer()
+
+        @consumer.on("thing.happened")
+        def handle(event: Received[Thing], session: Session) -> None:
+            write_effect(session, event.id)
+            with suppress(SQLAlchemyError):
+                session.execute(text("SELECT nothing FROM no_such_table"))
+
+        world.send(world.message())
+        with consumer.start() as running:
+            running.wait_until(lambda: consumer.stats.acknowledged == 1, WAIT)
+        assert (consumer.stats.applied, consumer.stats.dead) in {(1, 0), (0, 1)}
+        assert len(world.effects()) == world.marks(consumer) == consumer.stats.applied
+
+    def test_what_may_fail_can_be_tried_in_a_savepoint(self, world: ConsumerWorld) -> None:
+        consumer = world.consumer()
+
+        @consumer.on("thing.happened")
+        def handle(event: Received[Thing], session: Session) -> None:
+            write_effect(session, event.id)
+            with suppress(SQLAlchemyError), session.begin_nested():
+                session.execute(text("SELECT nothing FROM no_such_table"))
+
+        world.send(world.message())
+        with consumer.start() as running:
+            running.wait_until(lambda: consumer.stats.acknowledged == 1, WAIT)
+        assert len(world.effects()) == world.marks(consumer) == consumer.stats.applied == 1
 
     def test_handlers_of_one_type_share_one_mark_and_one_transaction(self, world: ConsumerWorld) -> None:
         consumer, tries = world.consumer(), list[int]()
