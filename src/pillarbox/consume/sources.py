@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 
-from ..errors import BadUrl, MissingDriver
 from ..ports import Source
-from ..publish.registry import EXTRAS
+from ..publish.clients import known_scheme, load
 
 SOURCES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -37,27 +35,10 @@ def make_source(broker: str | Broker, consumer: str, sources: Sequence[str], opt
     """
     if not isinstance(broker, str):
         return broker.source(consumer, sources)
-    scheme = check_scheme(broker)
-    module_name, class_name = SOURCES[scheme].split(":")
-    try:
-        module = import_module(f".{module_name}", __package__)
-    except ModuleNotFoundError as error:
-        client, extra = EXTRAS.get(scheme, ("", ""))
-        if not client or error.name is None or error.name.split(".")[0] != client:
-            raise
-        raise MissingDriver(
-            f"{scheme}:// needs the package {client!r}, which is not installed.",
-            fix=f"pip install 'pillarbox[{extra}]'",
-        ) from error
-    return cast("Source", getattr(module, class_name).from_url(broker, consumer, tuple(sources), **options))
+    source = load(check_scheme(broker), SOURCES, __package__)
+    return cast("Source", source.from_url(broker, consumer, tuple(sources), **options))
 
 
 def check_scheme(url: str) -> str:
     """The scheme of a broker URL that this release can read from; BadUrl (PB-002) lists them otherwise."""
-    known = ", ".join(sorted(SOURCES))
-    scheme, colon, _ = url.partition(":")
-    if not colon:  # the text itself stays out of the message: it may be a password in the wrong place
-        raise BadUrl("The broker URL has no scheme.", fix=f"Begin it with one of: {known}.")
-    if scheme.lower() not in SOURCES:
-        raise BadUrl(f"No broker is known under {scheme.lower()[:40]!r}.", fix=f"Use one of: {known}.")
-    return scheme.lower()
+    return known_scheme(url, SOURCES)

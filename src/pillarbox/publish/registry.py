@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from types import MappingProxyType
 from typing import Final, cast
 
-from ..errors import BadUrl, MissingDriver
 from ..ports import Publisher
+from .clients import known_scheme, load
 
 PUBLISHERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -20,15 +19,6 @@ PUBLISHERS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Scheme -> module of this package : class with ``from_url(url, *, deadline, **options)``."""
-
-EXTRAS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {
-        "kafka": ("confluent_kafka", "kafka"),
-        "amqp": ("pika", "rabbitmq"),
-        "amqps": ("pika", "rabbitmq"),
-    }
-)
-"""Scheme -> the client's module, and the extra that installs it."""
 
 
 def open_publisher(url: str, *, deadline: float = 20.0, **options: object) -> Publisher:
@@ -50,28 +40,10 @@ def open_publisher(url: str, *, deadline: float = 20.0, **options: object) -> Pu
 
 def make_publisher(url: str, *, deadline: float = 20.0, **options: object) -> Publisher:
     """As :func:`open_publisher`, but not opened: nothing was sent over the network yet."""
-    scheme = scheme_of(url)
-    module_name, class_name = PUBLISHERS[scheme].split(":")
-    try:
-        module = import_module(f".{module_name}", __package__)
-    except ModuleNotFoundError as error:
-        client, extra = EXTRAS.get(scheme, ("", ""))
-        if not client or error.name is None or error.name.split(".")[0] != client:
-            raise
-        raise MissingDriver(
-            f"{scheme}:// needs the package {client!r}, which is not installed.",
-            fix=f"pip install 'pillarbox[{extra}]'",
-        ) from error
-    return cast("Publisher", getattr(module, class_name).from_url(url, deadline=deadline, **options))
+    publisher = load(scheme_of(url), PUBLISHERS, __package__)
+    return cast("Publisher", publisher.from_url(url, deadline=deadline, **options))
 
 
 def scheme_of(url: str) -> str:
     """The scheme of a broker URL that this release can publish to; BadUrl (PB-002) lists them otherwise."""
-    known = ", ".join(sorted(PUBLISHERS))
-    if not isinstance(url, str) or ":" not in url:
-        # The text itself stays out of the message: it may be a password pasted in the wrong place.
-        raise BadUrl("The broker URL has no scheme.", fix=f"Begin it with one of: {known}.")
-    scheme = url.split(":", 1)[0].lower()
-    if scheme not in PUBLISHERS:
-        raise BadUrl(f"No broker is known under {scheme!r}.", fix=f"Use one of: {known}.")
-    return scheme
+    return known_scheme(url, PUBLISHERS)
