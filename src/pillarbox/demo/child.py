@@ -59,9 +59,9 @@ def stock(task: dict[str, Any]) -> None:
     """With the inbox for the outbox way, naively otherwise."""
     engine: Engine = engine_for(task["stock_url"])
     if task["way"] == "outbox":
-        stock_consumer(engine, task["broker_url"], task["source"], task["reading"]).run()
+        stock_consumer(task["consumer"], engine, task["broker_url"], task["source"], task["reading"]).run()
     else:
-        naive_loop(engine, make_source(task["broker_url"], "stock", [task["source"]], task["reading"]))
+        naive_loop(engine, make_source(task["broker_url"], task["consumer"], [task["source"]], task["reading"]))
 
 
 ROLES: dict[str, Callable[[dict[str, Any]], None]] = {"shop": shop, "relay": relay, "stock": stock}

@@ -29,10 +29,13 @@ PREFIX = "pillarbox_demo_"
 class World:
     """Where one way of the demo lives. ``source`` is what the stock service reads: a topic or a queue.
 
-    ``reading`` are the consumer's options: how soon the broker gives a killed consumer's share to the next one.
+    ``consumer`` is the stock service's name, its group on Kafka: of this run alone, since a group of a user's own or of
+    another demo would take its partitions. ``reading`` are the consumer's options: how soon the broker gives a killed
+    consumer's share to the next one.
     """
 
     folder: Path
+    consumer: str
     shop_url: str
     stock_url: str
     broker_url: str
@@ -57,7 +60,7 @@ def new_world(options: DemoOptions) -> Iterator[World]:
             _databases(options.database, name, folder) as (shop, stock),
             _broker(options.broker, name, folder) as broker,
         ):
-            yield World(folder, shop, stock, *broker)
+            yield World(folder, name, shop, stock, *broker)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -200,6 +203,6 @@ def _rabbitmq(url: str, name: str) -> Iterator[Broker]:
     finally:
         removing = channel()
         removing.exchange_delete(name)
-        for each in (queue, audit, f"{queue}.stock.dead"):
+        for each in (queue, audit, f"{queue}.{name}.dead"):
             removing.queue_delete(each)
         removing.connection.close()

@@ -27,9 +27,9 @@ class Movement(StockTables):
     number: Mapped[int]
 
 
-def stock_consumer(engine: Engine, broker: str, source: str, options: Mapping[str, Any]) -> Consumer:
+def stock_consumer(name: str, engine: Engine, broker: str, source: str, options: Mapping[str, Any]) -> Consumer:
     """The consumer as a user would write it."""
-    consumer = Consumer("stock", database=engine, broker=broker, sources=[source], batch=20, options=options)
+    consumer = Consumer(name, database=engine, broker=broker, sources=[source], batch=20, options=options)
 
     @consumer.on(OrderPlaced)
     def take(event: Received[OrderPlaced], session: Session) -> None:

@@ -95,6 +95,7 @@ def _children(way: Way, options: DemoOptions, world: World, strikes: Plan) -> di
         "stock_url": world.stock_url,
         "broker_url": world.broker_url,
         "destination": list(world.destination),
+        "consumer": world.consumer,
         "source": world.source,
         "reading": world.reading,
         "relay": RELAY,
