@@ -156,6 +156,10 @@ def logging_kept() -> Iterator[None]:
 
 
 def environment(given: dict[str, str] | None) -> dict[str, str]:
-    """This process's, without any setting of Pillarbox but those given."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PILLARBOX_")}
+    """This process's, without any setting of Pillarbox but those given, and with output buffered as it is for users."""
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PILLARBOX_") and name != "PYTHONUNBUFFERED"
+    }
     return clean | {"NO_COLOR": "1", "COLUMNS": "200"} | (given or {})

@@ -114,6 +114,11 @@ def test_a_terminal_that_knows_only_ascii_gets_escapes_and_valid_json(tmp_path: 
     assert "nö" in json.loads(refused.stderr.decode("ascii"))["message"]
 
 
+def test_a_reader_that_had_enough_gets_no_traceback(tmp_path: Path) -> None:
+    done = in_a_shell("config show | true", tmp_path)
+    assert done.stderr == b""
+
+
 def in_a_shell(command: str, folder: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     line = f"{shlex.quote(sys.executable)} -m pillarbox {command}"
     return subprocess.run(

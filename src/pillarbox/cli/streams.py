@@ -22,6 +22,11 @@ def check_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def forget_output() -> None:
+    """Let nothing more of the output be tried: Python would, at its end, with a traceback and a status of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def only_ascii(stream: TextIO) -> bool:
     """Whether JSON for ``stream`` must escape everything else itself, to stay JSON."""
     return (stream.encoding or "ascii").lower().replace("-", "") not in ("utf8", "utf16", "utf32")
