@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Final
 
@@ -23,6 +24,7 @@ def run(job: Job, watch: Stopwatch) -> None:
     store = RowLeaseStore(relay_engine(job.database), relay_id=RELAY_ID, lease=settings.lease)
     publisher = open_publisher(job.broker, settings.broker_deadline)
     relay = Relay(TimedStore(store, watch), TimedPublisher(publisher, watch), settings)
+    gc.freeze()  # as `pillarbox relay` does
     relay.run(until_empty=True)
     if relay.stats.sent != relay.stats.claimed:
         raise RuntimeError(f"not every event was sent: {relay.stats.as_dict()}")
