@@ -103,9 +103,11 @@ def _alone_on_mysql(connection: Connection, deadline: float) -> Iterator[None]:
         wait = text(f"SELECT GET_LOCK({name}, {max(1, round(deadline))})")
         if connection.execute(wait).scalar() != 1:
             raise _busy(deadline)
-        try:
+    try:
+        with connection.begin():  # committed before the next one gets the lock: not everything here is DDL
             yield
-        finally:
+    finally:
+        with connection.begin():
             connection.execute(text(f"SELECT RELEASE_LOCK({name})"))
 
 

@@ -14,6 +14,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, MetaData, create_engine, inspect, make_url, text
+from sqlalchemy.event import listens_for
 
 from pillarbox.errors import BadUrl, ConfigError, InitBusy, SchemaMismatch
 from pillarbox.outbox import Outbox
@@ -86,6 +87,22 @@ def test_of_two_installs_at_once_one_waits_and_both_succeed(database_url: str) -
         one, other = (pool.submit(run), pool.submit(run))
         said = sorted([one.result(60), other.result(60)])
     assert [lines[0].split(" (")[0] for lines in said] == ["Created the outbox", "The outbox is up to date"]
+
+
+@on("mysql", "mysql57", "mariadb", "mariadb102")
+def test_the_next_install_gets_the_lock_when_all_is_committed(engine: Engine, database_url: str) -> None:
+    """Only DDL commits by itself: the inbox's revision, written last, was seen too late."""
+    other, seen = open_engine(database_url), []
+
+    @listens_for(engine, "before_cursor_execute")
+    def look(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if "RELEASE_LOCK" in statement:
+            with other.connect() as connection:
+                seen.append(connection.execute(text("SELECT version_num FROM inbox_alembic")).scalar())
+
+    install(engine)
+    other.dispose()
+    assert seen == ["0001"]
 
 
 @on("sqlite", "postgres", "mysql")
