@@ -6,6 +6,7 @@ Tests that kill or freeze a shared server run after all others, alone. Arguments
 """
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -21,6 +22,8 @@ PHASES = [
 
 def main(arguments: list[str]) -> int:
     """Run both phases, whatever the first one says; the worse status counts."""
+    # A script's background job ignores Ctrl-C, and so would every process that a test interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     command = [sys.executable, "-m", "pytest", "--durations=10"]
     statuses = [subprocess.run([*command, *phase, *arguments], check=False).returncode for phase in PHASES]
     ran = [status for status in statuses if status != NO_TESTS]
