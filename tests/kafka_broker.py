@@ -60,8 +60,11 @@ class KafkaBroker:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(20)
         deadline = time.monotonic() + 10
-        while any(one.leader < 0 for one in admin.list_topics(name, timeout=5).topics[name].partitions.values()):
+        # Just created, it may be unknown to the broker itself: then the metadata has no partition.
+        led = 0
+        while led < partitions:
             assert time.monotonic() < deadline
+            led = sum(one.leader >= 0 for one in admin.list_topics(name, timeout=5).topics[name].partitions.values())
         return name
 
     def allow_alice(self, topic: str) -> None:
