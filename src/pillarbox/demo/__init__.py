@@ -17,11 +17,12 @@ def run(options: DemoOptions) -> int:
 
     The naive ways are shown, not judged. The last line is ``ghosts 0, losses 0, applied twice 0`` of the outbox way.
     """
-    from .screen import TITLES, console, live, report
+    from .screen import TITLES, announce, console, live, report
     from .signals import ended_by_signals
     from .way import run_way
 
     screen = console(quiet=options.json)
+    announce(screen, options)
     books, kills = {}, {}
     with ended_by_signals(), live(screen) as show:
         for way in options.ways:

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from .ledger import Books
-from .options import Way
+from .options import DemoOptions, Way
 from .way import Glance
 
 TITLES: Mapping[Way, str] = {
@@ -19,6 +19,15 @@ TITLES: Mapping[Way, str] = {
     "after": "send after the commit",
     "outbox": "outbox, relay and inbox",
 }
+
+
+def announce(console: Console, options: DemoOptions) -> None:
+    """What is about to happen: a pipe shows nothing else until the end."""
+    console.print(
+        f"{options.orders:,} orders each way; {options.failing:.0%} of them fail after their event was written or "
+        "sent, so nobody may hear of those. Processes are killed meanwhile.",
+        highlight=False,
+    )
 
 
 @contextmanager
