@@ -7,6 +7,7 @@ others, alone. Arguments go to pytest.
 """
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -44,4 +45,6 @@ def _last_failed(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # A background job starts with SIGINT ignored, and so would every process that a test means to interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))
