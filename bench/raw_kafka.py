@@ -21,7 +21,7 @@ class RawKafka:
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
                 "enable.idempotence": True,
-                "linger.ms": 5,
+                "linger.ms": 50,  # flush() ends it; shorter, a slow hand-over is cut into many small requests
                 "partitioner": "murmur2_random",
                 "message.timeout.ms": int(DEADLINE * 1000),
             }

@@ -45,7 +45,7 @@ def parse_kafka_url(url: str, *, deadline: float) -> KafkaUrl:
         # Java's and Debezium's choice of partition; librdkafka's own default would put a key on another one.
         "partitioner": "murmur2_random",
         # A batch is flushed as soon as it is handed over, and a flush ends the linger: it delays nothing. It only keeps
-        # a slow hand-over (busy machine, large batch) from being cut into many small requests, which took a third longer.
+        # a slow hand-over (busy machine, large batch) from being cut into many small requests, a third more time.
         "linger.ms": 50,
         # A frozen broker holds up what was sent to it until this is over, then the next attempt goes elsewhere.
         "socket.timeout.ms": 6_000,
