@@ -238,6 +238,13 @@ class DatabaseBusy(DatabaseUnavailable):
     fix = "Look for a transaction that holds locks on the outbox tables (a purge, an open session, DDL)."
 
 
+class LeaseMismatch(PillarboxError):
+    """Relays that lease rows and relays that lease partitions cannot work on the same tables at the same time."""
+
+    code = "PB-032"
+    fix = "Stop the relays of the other kind first, or start this one with the same `relay.ownership`."
+
+
 class BadHandler(PillarboxError):
     """A handler's parameters cannot be resolved."""
 

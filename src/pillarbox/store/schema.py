@@ -2,14 +2,17 @@
 
 * ``outbox_event``    one immutable row per event, append-only; what change data capture reads.
 * ``outbox_ready``    one narrow row per event and destination that can go now: the hot table, no secondary index.
-* ``outbox_parked``   what cannot go now: retry later (RETRY), given up (DEAD); SCHEDULED and HELD are reserved.
+* ``outbox_parked``   what cannot go now: RETRY and SCHEDULED (later), HELD (behind another one), DEAD, BURIED.
+* ``outbox_partition`` who owns each partition, under which token and nonce, and how far it is settled.
+* ``outbox_lane``     holds: keys (or whole destinations) whose later events wait, and why.
+* ``outbox_relay``    the relays that live.
 * ``outbox_receipt``  what was sent, when, by whom, to which partition and offset. SENT is what a receipt says.
 * ``outbox_replay``   one row per replay of a dead letter: who, when, why, and what had failed.
-* ``outbox_meta``     one row: schema version, number of partitions, hash name, mode.
+* ``outbox_meta``     one row: schema version, number of partitions, hash name, mode, and how relays own their work.
 * ``inbox_event``     what each consumer has applied; may live in another database.
 
 No foreign key from ready to event: deleting parents would lock gaps of a nearly empty hot table.
-Lock order everywhere: ready/parked by primary key, then event, then receipt.
+Lock order everywhere: partition, lane, ready/parked by primary key, event, receipt.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.types import TypeEngine
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 VERSION_TABLE: Final = "outbox_alembic"
 """Alembic's own bookkeeping for these tables; users' Alembic keeps its own."""
 
@@ -124,12 +127,59 @@ outbox_parked = Table(
     Column("id", _id, primary_key=True, autoincrement=False),
     Column("dest", SmallInteger, primary_key=True, autoincrement=False),
     Column("state", _ascii(9), nullable=False),
-    Column("due_at", _moment, nullable=True),  # NULL for DEAD
+    Column("due_at", _moment, nullable=True),  # NULL for HELD, DEAD and BURIED
     Column("attempts", SmallInteger, nullable=False),
+    Column("claims", SmallInteger, nullable=False, server_default="0"),
+    Column("target", BigInteger, nullable=False, server_default="0"),  # its destination, hashed like a lane
     Column("error", _long_text, nullable=False),
     Column("error_at", _moment, nullable=False),
     Index("outbox_parked_due", "state", "due_at", "partition_no", "id"),
     Index("outbox_parked_state", "state", "id"),
+    sqlite_with_rowid=False,
+    **_engine,
+)
+
+outbox_partition = Table(
+    "outbox_partition",
+    outbox_metadata,
+    Column("partition_no", SmallInteger, primary_key=True, autoincrement=False),
+    Column("owner", _ascii(64), nullable=False, server_default=""),
+    Column("token", BigInteger, nullable=False, server_default="0"),  # +1 with each owner
+    Column("nonce", BigInteger, nullable=False, server_default="0"),  # a token alone is no fence after a failover
+    Column("leased_until", _moment, nullable=False, server_default=NEVER),
+    Column("lease_ms", Integer, nullable=False, server_default="0"),  # an end further away than this is impossible
+    Column("low_id", BigInteger, nullable=False, server_default="0"),  # nothing at or below it can become ready
+    Column("handed_to", BigInteger, nullable=False, server_default="0"),  # ids up to here may be on their way; 0: none
+    Column("careful_to", BigInteger, nullable=False, server_default="0"),  # ids up to here were on their way at a crash
+    Column("crashes", SmallInteger, nullable=False, server_default="0"),
+    **_engine,
+)
+
+outbox_lane = Table(
+    "outbox_lane",
+    outbox_metadata,
+    Column("partition_no", SmallInteger, primary_key=True, autoincrement=False),
+    Column("lane", BigInteger, primary_key=True, autoincrement=False),  # -1: every lane of the destination
+    Column("target", BigInteger, primary_key=True, autoincrement=False),  # the destination, hashed like a lane
+    Column("mode", _ascii(9), nullable=False),  # backoff, dead, away, drain
+    Column("head_id", BigInteger, nullable=False),
+    Column("due_at", _moment, nullable=True),  # NULL for dead
+    Column("since", _moment, nullable=False),
+    Column("destination", _text(255), nullable=False),
+    Column("reason", _long_text, nullable=False),
+    sqlite_with_rowid=False,
+    **_engine,
+)
+
+outbox_relay = Table(
+    "outbox_relay",
+    outbox_metadata,
+    Column("relay_id", _ascii(64), primary_key=True),
+    Column("seen_until", _moment, nullable=False),
+    Column("lease", _ascii(9), nullable=False),  # row or partition
+    Column("version", _ascii(32), nullable=False),
+    Column("host", _text(255), nullable=False),
+    Column("started_at", _moment, nullable=False),
     sqlite_with_rowid=False,
     **_engine,
 )
@@ -171,6 +221,7 @@ outbox_meta = Table(
     Column("partitions", SmallInteger, nullable=False),
     Column("hash_name", _ascii(32), nullable=False),
     Column("mode", _ascii(16), nullable=False),  # polling; later: trigger, cdc
+    Column("lease", _ascii(9), nullable=False, server_default="row"),  # what relays own: row or partition
     **_engine,
 )
 
