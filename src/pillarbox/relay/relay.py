@@ -19,6 +19,7 @@ from ..errors import BrokerUnavailable, DatabaseUnavailable, UsedAfterFork
 from ..policy.breaker import Breaker
 from ..ports import Claim, Confirmed, Delivery, Outcome, Publisher, Settled, Settlement, Unavailable, WorkStore
 from .away import Away
+from .health import Health, Pulse
 from .plan import Chance, Plan, aside, give_all_back, is_charged, plan
 from .renewer import Renewer
 from .settings import RelaySettings
@@ -58,6 +59,7 @@ class Relay:
         self._store = store
         self._publisher = publisher
         self._clock = clock or SystemClock()
+        self._pulse = Pulse(self.settings.lease, self._clock)
         self._chance = chance
         self._breaker = Breaker(self.settings.probe_interval)
         self._away = Away()
@@ -77,14 +79,15 @@ class Relay:
         (AccessRefused, MissingDriver, BadUrl), and TablesMissing or SchemaMismatch from the store.
         """
         self._check_process()
-        self._open_publisher()
-        self._renewer.start()
-        try:
-            self._work(until_empty)
-        finally:
-            self._renewer.stop()
-            self._publisher.close()
-            self._store.close()
+        with self._pulse.running():
+            self._open_publisher()
+            self._renewer.start()
+            try:
+                self._work(until_empty)
+            finally:
+                self._renewer.stop()
+                self._publisher.close()
+                self._store.close()
 
     def stop(self) -> None:
         """Ask for the end: the batch in flight is finished (at most the broker deadline), nothing new is claimed.
@@ -102,6 +105,10 @@ class Relay:
     def broker_reachable(self) -> bool:
         """False while the breaker is open."""
         return not self._breaker.is_open
+
+    def health(self) -> Health:
+        """Whether it lives, and whether it delivers now. Costs nothing and asks nobody; safe from other threads."""
+        return self._pulse.health(broker_reachable=self.broker_reachable)
 
     @contextmanager
     def started(self) -> Iterator[Relay]:
@@ -123,9 +130,11 @@ class Relay:
                 worked = self.step()
             except DatabaseUnavailable as error:
                 self.stats.database_errors += 1
+                self._pulse.moved(database=False)
                 log.warning("database out of reach, trying again: %s", error)
                 self._rest(self.settings.probe_interval)
                 continue
+            self._pulse.moved()
             if worked:
                 pause = self.settings.poll_min
                 if self._fruitless:
@@ -224,6 +233,7 @@ class Relay:
                     self.stats.unrecorded += count
                     log.error("outcomes of %d events are not recorded, they will be sent again: %s", count, error)
                     raise
+                self._pulse.moved(database=False)
                 log.warning("sent but not recorded yet, trying again: %s", error)
                 self._rest(_SETTLE_PAUSE)
             else:
