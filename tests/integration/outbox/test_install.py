@@ -44,7 +44,7 @@ def differences(engine: Engine, metadata: MetaData, **options: Any) -> list[Any]
 
 
 def test_install_makes_what_schema_says_and_a_second_time_nothing(engine: Engine) -> None:
-    assert install(engine) == ["Created the outbox (revision 0001).", "Created the inbox (revision 0001)."]
+    assert install(engine) == ["Created the outbox (revision 0002).", "Created the inbox (revision 0001)."]
     assert set(inspect(engine).get_table_names()) == TABLES
     assert inspect(engine).get_view_names() == ["outbox_status"]
 
@@ -66,7 +66,7 @@ def test_install_says_which_part_it_made(engine: Engine) -> None:
     assert install(engine, ["inbox"]) == ["Created the inbox (revision 0001)."]
     assert inspect(engine).has_table("inbox_event")
     assert not inspect(engine).has_table("outbox_event")
-    assert install(engine)[0] == "Created the outbox (revision 0001)."
+    assert install(engine)[0] == "Created the outbox (revision 0002)."
 
 
 def test_of_two_installs_at_once_one_waits_and_both_succeed(database_url: str) -> None:
@@ -132,7 +132,7 @@ def test_an_install_that_was_killed_half_way_is_finished_by_the_next_one(engine:
         on = " ON outbox_parked" if engine.dialect.name == "mysql" else ""
         connection.execute(text(f"DROP INDEX outbox_parked_state{on}"))
         connection.execute(text("DELETE FROM outbox_alembic"))
-    assert install(engine)[0] == "Created the outbox (revision 0001)."
+    assert install(engine)[0] == "Created the outbox (revision 0002)."
     assert set(inspect(engine).get_table_names()) == TABLES
     assert len(inspect(engine).get_indexes("outbox_parked")) == 2
 
