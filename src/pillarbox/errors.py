@@ -291,3 +291,10 @@ class DemoFailed(PillarboxError):
 
     code = "PB-060"
     fix = "Read the log that the message quotes; on a slow machine, run it with fewer --orders."
+
+
+class CannotListen(PillarboxError):
+    """The address for the health and metrics endpoints cannot be listened on."""
+
+    code = "PB-070"
+    fix = "Give a free port and an address of this machine: --http 127.0.0.1:9464."

@@ -526,6 +526,19 @@ class Overview(NamedTuple):
     oldest_age: float | None
 
 
+class Backlog(NamedTuple):
+    """What waits in one outbox, for metrics: deliveries by state, holds by mode, living relays, unowned partitions.
+
+    ``oldest_age``: seconds since the oldest delivery that is neither sent nor given up was recorded; None: none waits.
+    """
+
+    states: Mapping[str, int]
+    holds: Mapping[str, int]
+    oldest_age: float | None
+    relays: int
+    unowned: int
+
+
 class DeadLetter(NamedTuple):
     """An event that was given up."""
 
