@@ -77,9 +77,9 @@ def test_what_the_properties_carry_is_the_message_again() -> None:
 
 def test_the_first_outcome_of_a_message_stands() -> None:
     batch = Batch(messages(Topic("t"), 3))
-    batch.settle((0, 1), Confirmed())
-    batch.settle_rest(Unknown("late", destination_healthy=False))
-    batch.settle_rest(Confirmed())
+    batch.confirm((0, 1), Confirmed())
+    batch.fail_rest(Unknown("late", destination_healthy=False))
+    batch.fail_rest(Confirmed())
     assert batch.finished
     assert [type(outcome) for outcome in batch.outcomes()] == [Confirmed, Confirmed, Unknown]
 

@@ -10,6 +10,7 @@ from ..embedded.file import CommitUnknown
 from ..errors import PillarboxError, UsedAfterFork
 from ..event.message import Message, to_headers
 from ..ports import Confirmed, Outcome, PublisherCapabilities, Rejected, Unavailable, Unknown
+from .streams import Gate
 
 DEFAULT_MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
 """Payloads above it are refused for good. SQLite itself ends at about 1,000,000,000 bytes."""
@@ -46,7 +47,14 @@ class EmbeddedPublisher:
 
     def publish(self, messages: Sequence[Message]) -> list[Outcome]:
         """Append all that are acceptable in one transaction."""
-        outcomes = [self._refusal(message) for message in messages]
+        return self._publish(messages, [self._refusal(message) for message in messages])
+
+    def publish_in_order(self, messages: Sequence[Message]) -> list[Outcome]:
+        """The same, without what stands behind a refused one in its stream. A transaction keeps the order by itself."""
+        gate = Gate()
+        return self._publish(messages, [gate.pass_through(one, self._refusal(one)) for one in messages])
+
+    def _publish(self, messages: Sequence[Message], outcomes: Sequence[Outcome | None]) -> list[Outcome]:
         records = [
             NewRecord(message.destination, message.key, to_headers(message), message.payload)
             for message, refused in zip(messages, outcomes, strict=True)

@@ -83,8 +83,8 @@ class Lane:
         """
         in_flight = self._ledger.unanswered()
         self._settle_returned(in_flight)
-        self._batch.settle(in_flight, sent)
-        self._settle_waiting(waiting)
+        self._batch.fail(in_flight, sent)
+        self._fail_waiting(waiting)
         if in_flight or not self._ready:
             self.close()
 
@@ -121,7 +121,7 @@ class Lane:
                 self.exchange, routing_key_of(message), message.payload, MessageProperties(message), mandatory=True
             )
         except (AMQPError, struct.error, ValueError) as error:
-            self._batch.settle((index,), unencodable(error))
+            self._batch.fail((index,), unencodable(error))
             return
         self._ledger.sent(index)
         self._bytes += len(message.payload)
@@ -132,7 +132,7 @@ class Lane:
         try:
             channel = self._connection.channel(on_open_callback=self._on_open)
         except AMQPError as error:  # no free channel number, or the connection is closing
-            self._settle_waiting(Unavailable(f"no channel can be opened: {error!r}"))
+            self._fail_waiting(Unavailable(f"no channel can be opened: {error!r}"))
             return
         self._forget_channel()
         self._channel = channel
@@ -155,10 +155,13 @@ class Lane:
         answered = self._ledger.answered(method.delivery_tag, multiple=method.multiple)
         self._settle_returned(answered)
         batch = self._batch
-        batch.settle(answered, _CONFIRMED if isinstance(method, spec.Basic.Ack) else NACKED)
+        if isinstance(method, spec.Basic.Ack):
+            self._add(batch.confirm(answered, _CONFIRMED))
+        else:
+            batch.fail(answered, NACKED)
         batch.answers += len(answered)
         self._proven = True
-        if self._waiting or self._suspects:
+        if self._waiting or self._suspects or batch.ordered:  # else nothing is sent any more that bytes could hold up
             self._bytes -= sum(len(batch.messages[index].payload) for index in answered)
             self.pump()
         elif not self._ledger.in_flight:
@@ -169,10 +172,7 @@ class Lane:
         if channel is not self._channel:
             return
         if not self._by_address:
-            for index in self._ledger.unanswered() + list(self._suspects) + list(self._waiting):
-                message = self._batch.messages[index]
-                address = (message.event_id, routing_key_of(message))
-                self._by_address.setdefault(address, deque()).append(index)
+            self._note_addresses(self._ledger.unanswered() + list(self._suspects) + list(self._waiting))
         same = self._by_address.get((properties.message_id, method.routing_key))
         if not same:
             log.warning("exchange %r returned message %s, which nobody waits for", self.exchange, properties.message_id)
@@ -196,17 +196,23 @@ class Lane:
             self._suspects.extendleft(reversed(in_flight))
         elif in_flight:
             message = self._batch.messages[in_flight[0]]
-            self._batch.settle(in_flight, verdict_on_close(reason, message))
+            self._batch.fail(in_flight, verdict_on_close(reason, message))
         else:  # closed while nothing was in flight: opening it again for ever would help nobody
-            self._settle_waiting(Unavailable(f"the channel was closed: {reason}"))
+            self._fail_waiting(Unavailable(f"the channel was closed: {reason}"))
         self.pump()
 
     def _exchange_is_missing(self, in_flight: list[int], *, proven: bool) -> None:
         missing = no_such_exchange(self.exchange)
         # An exchange that answered before was deleted under us: what was sent just before that may be in a queue.
         gone = Unknown(f"{missing.reason} any more", destination_healthy=True)
-        self._batch.settle(in_flight, gone if proven else missing)
-        self._settle_waiting(missing)
+        self._batch.fail(in_flight, gone if proven else missing)
+        self._fail_waiting(missing)
+
+    def _note_addresses(self, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            message = self._batch.messages[index]
+            address = (message.event_id, routing_key_of(message))
+            self._by_address.setdefault(address, deque()).append(index)
 
     # Accounts -----------------------------------------------------------------------------------------------------
 
@@ -219,14 +225,20 @@ class Lane:
         self._solo = False
         self._by_address.clear()
 
+    def _add(self, indexes: Iterable[int]) -> None:
+        """What waited for a confirm of its stream may go now."""
+        self._waiting.extend(indexes)
+        if self._by_address:
+            self._note_addresses(indexes)
+
     def _settle_returned(self, indexes: Iterable[int]) -> None:
         if self._returned:
             for index in indexes:
                 outcome = self._returned.pop(index, None)
                 if outcome is not None:
-                    self._batch.settle((index,), outcome)
+                    self._batch.fail((index,), outcome)
 
-    def _settle_waiting(self, outcome: Outcome) -> None:
-        self._batch.settle((*self._suspects, *self._waiting), outcome)
+    def _fail_waiting(self, outcome: Outcome) -> None:
+        self._batch.fail((*self._suspects, *self._waiting), outcome)
         self._suspects.clear()
         self._waiting.clear()

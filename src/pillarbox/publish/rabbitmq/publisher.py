@@ -59,10 +59,19 @@ class RabbitPublisher:
 
     def publish(self, messages: Sequence[Message]) -> list[Outcome]:
         """Send all, pipelined; one outcome per message in the same order, within the deadline."""
-        if not messages:
+        return self._publish(Batch(messages))
+
+    def publish_in_order(self, messages: Sequence[Message]) -> list[Outcome]:
+        """Send the next message of a stream (exchange and key) only when the one before is confirmed.
+
+        The streams are pipelined among each other; a single one goes at the pace of one message in flight.
+        """
+        return self._publish(Batch(messages, ordered=True))
+
+    def _publish(self, batch: Batch) -> list[Outcome]:
+        if batch.finished:
             return []
         with self._lock:
-            batch = Batch(messages)
             self._living_session().submit(batch)
             batch.wait(self._deadline)
             return batch.outcomes()

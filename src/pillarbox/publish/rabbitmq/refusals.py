@@ -33,7 +33,7 @@ def unroutable(message: Message, routing_key: str, reply_text: str) -> Rejected:
 
 def no_such_exchange(exchange: str) -> Rejected:
     """Retryable: an exchange that is declared a minute later needs no replay."""
-    return Rejected(f"no exchange {exchange!r}", permanent=False)
+    return Rejected(f"no exchange {exchange!r}", permanent=False, of_destination=True)
 
 
 def unencodable(error: Exception) -> Rejected:

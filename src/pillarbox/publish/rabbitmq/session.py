@@ -89,9 +89,9 @@ class Session:
         if batch.finished:
             return
         if error is not None:
-            batch.settle_rest(Unavailable(f"RabbitMQ at {self._url.shown}: {reason_of(error)}"))
+            batch.fail_rest(Unavailable(f"RabbitMQ at {self._url.shown}: {reason_of(error)}"))
             return
-        for exchange, indexes in batch.by_exchange().items():
+        for exchange, indexes in batch.ready().items():
             lane = self._lanes.pop(exchange, None) or Lane(self._connection, exchange, self._may_send)
             self._lanes[exchange] = lane  # the last used are last
             lane.take(batch, indexes)
@@ -113,7 +113,7 @@ class Session:
     def _abandon(self, sent: Unknown, waiting: Unavailable) -> None:
         for lane in self._lanes.values():
             lane.abandon(sent=sent, waiting=waiting)
-        self._batch.settle_rest(waiting)
+        self._batch.fail_rest(waiting)
 
     def _ask_node(self) -> None:
         """Near the deadline: does the node answer at all? A new channel is the cheapest question that AMQP has."""
@@ -217,7 +217,7 @@ class Session:
             connection._terminate_stream(AMQPError(why))
 
     def _close(self, seconds: float) -> None:
-        self._batch.settle_rest(Unavailable("the publisher was closed"))
+        self._batch.fail_rest(Unavailable("the publisher was closed"))
         self._clear_timers()
         connection = self._connection
         if connection is None or not connection.is_open:
@@ -234,7 +234,7 @@ class Session:
         try:
             self._ioloop.start()
         finally:
-            self._batch.settle_rest(Unknown("the connection's thread has ended", destination_healthy=False))
+            self._batch.fail_rest(Unknown("the connection's thread has ended", destination_healthy=False))
             self._tell_waiters(ConnectionError("the connection's thread has ended"))
             self._ioloop.close()
 
