@@ -16,8 +16,8 @@ WAITING: Final = ("RETRY", "HELD")
 def backlog(connection: Connection) -> Backlog:
     """Count deliveries by state, holds by mode, living relays and unowned partitions.
 
-    The counts walk ``outbox_ready`` and the index ``outbox_parked_state`` once: milliseconds for a thousand rows, a good
-    tenth of a second for a million. Do not ask more often than that allows.
+    The counts walk ``outbox_ready`` and the index ``outbox_parked_state`` once: milliseconds for a thousand rows, some
+    tenths of a second for a million. Do not ask more often than that allows.
     """
     counted = dict(_pairs(connection, "SELECT state, COUNT(*) FROM outbox_parked GROUP BY state"))
     states = {"READY": _number(connection, "SELECT COUNT(*) FROM outbox_ready")} | counted
