@@ -59,3 +59,23 @@ def test_two_inits_at_once_both_succeed_and_one_of_them_created(cli: Cli, databa
         done = list(pool.map(lambda _: cli.run("init", env={"PILLARBOX_DATABASE": database_url}), range(2)))
     assert [one.code for one in done] == [0, 0], [one.err for one in done]
     assert sum("Created the outbox" in one.out for one in done) == 1
+
+
+def test_an_outbox_is_taken_back_for_an_older_release_and_forward_again(inline: Inline, sqlite_url: str) -> None:
+    env = {"PILLARBOX_DATABASE": sqlite_url}
+    assert inline.run("init", env=env).code == 0
+    back = inline.run("init", "--downgrade", "0001", "--json", env=env)
+    assert (back.code, back.json["done"]) == (0, ["Took the outbox back from 0002 to 0001."])
+    assert "outbox_partition" not in tables(sqlite_url)
+    assert inline.run("status", env=env).code == 5
+    assert "Migrated the outbox from 0001 to 0002" in inline.run("init", env=env).out
+    assert inline.run("status", env=env).code == 0
+
+
+def test_the_upgrade_alone_can_be_printed_and_options_that_do_not_fit_are_refused(inline: Inline) -> None:
+    printed = inline.run("init", "--sql", "--dialect", "mysql", "--since", "0001")
+    assert printed.code == 0
+    assert "CREATE TABLE IF NOT EXISTS outbox_lane" in printed.out
+    assert "outbox_receipt (" not in printed.out
+    assert inline.run("init", "--since", "0001").code == 2
+    assert inline.run("init", "--sql", "--downgrade", "0001").code == 2

@@ -25,23 +25,31 @@ METADATA: Final[Mapping[Part, MetaData]] = {"outbox": outbox_metadata, "inbox": 
 OUR_TABLES: Final = frozenset({*outbox_metadata.tables, *inbox_metadata.tables, *VERSION_TABLES.values()})
 
 
-def ddl(dialect_name: str, parts: Sequence[Part] = PARTS) -> str:
+def ddl(dialect_name: str, parts: Sequence[Part] = PARTS, *, since: str | None = None) -> str:
     """All statements that an empty database needs, ready to be run by a client such as ``psql`` or ``mysql``.
 
     ``dialect_name``: mysql, mariadb, postgresql or sqlite. The text comes from the same migrations as ``install``, and
-    includes the version table, so that a later ``install`` knows where it stands.
+    includes the version table, so that a later ``install`` knows where it stands. ``since``: only what tables of that
+    revision need to become those of this release.
     """
     if dialect_name not in DIALECTS:
         raise BadUrl(f"Pillarbox has no tables for {dialect_name!r}, only for {', '.join(DIALECTS)}.")
-    return "\n".join(_ddl_of(part, dialect_name) for part in parts)
+    return "\n".join(_ddl_of(part, dialect_name, since) for part in parts)
 
 
-def _ddl_of(part: Part, dialect_name: str) -> str:
+def _ddl_of(part: Part, dialect_name: str, since: str | None) -> str:
     text = StringIO()
     one_transaction = dialect_name in ("postgresql", "sqlite")
     dialect = make_url(f"{dialect_name}://").get_dialect()()
     dialect.insert_returning = False  # older servers lack it, and a script has no use for the answer
-    context = migration(part, dialect=dialect, as_sql=True, output_buffer=text, transactional_ddl=one_transaction)
+    context = migration(
+        part,
+        dialect=dialect,
+        as_sql=True,
+        output_buffer=text,
+        transactional_ddl=one_transaction,
+        starting_rev=since,
+    )
     with context.begin_transaction():
         context.run_migrations(op=Operations(context))
         if part == "outbox":
@@ -52,12 +60,24 @@ def _ddl_of(part: Part, dialect_name: str) -> str:
 
 
 def migration(
-    part: Part, *, connection: Connection | None = None, dialect: Dialect | None = None, **options: Any
+    part: Part,
+    *,
+    connection: Connection | None = None,
+    dialect: Dialect | None = None,
+    to: str | None = None,
+    **options: Any,
 ) -> MigrationContext:
-    """Alembic's context for one part's history, without an env.py and without its process-wide ``op``."""
+    """Alembic's context for one part's history, without an env.py and without its process-wide ``op``.
+
+    It leads to the newest revision, or back ``to`` an older one.
+    """
     directory = scripts(part)
+
+    def steps(revision: Any, _context: object) -> Any:
+        return directory._upgrade_revs("head", revision) if to is None else directory._downgrade_revs(to, revision)
+
     options["version_table"] = VERSION_TABLES[part]
-    options["fn"] = lambda revision, _context: directory._upgrade_revs("head", revision)
+    options["fn"] = steps
     return MigrationContext.configure(connection=connection, dialect=dialect, opts=options)
 
 

@@ -7,18 +7,20 @@ from contextlib import contextmanager
 from typing import Final
 
 from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, Engine, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
-from ..errors import ConfigError, InitBusy, SchemaMismatch
-from . import view
+from ..errors import ConfigError, InitBusy, SchemaMismatch, TablesMissing
+from . import dbtime, view
 from .ddl import METADATA, PARTS, Part, ddl, include_object, migration, scripts
 from .engines import BEGIN_OPTION
 from .failures import Fault, fault_of
+from .schema import SINCE, outbox_relay
 
-__all__ = ["PARTS", "Part", "ddl", "include_object", "install"]
+__all__ = ["PARTS", "Part", "ddl", "downgrade", "include_object", "install"]
 
 _LOCK: Final = 0x70696C6C617262  # "pillarb": the advisory lock's number, the same for every process of one database
 
@@ -40,26 +42,66 @@ def _install(connection: Connection, part: Part) -> str:
     context = migration(part, connection=connection, transactional_ddl=False)
     before, head = context.get_current_revision(), scripts(part).get_current_head()
     _check_known(scripts(part), before, part)
-    if before == head:
+    if before == head and (part == "inbox" or view.VIEW in inspect(connection).get_view_names()):
         return f"The {part} is up to date (revision {head})."
-    if before is None:
-        _check_names_free(connection, part)
-    if part == "outbox":  # PostgreSQL refuses to change columns that a view shows
-        connection.execute(text(view.DROP))
-    context.run_migrations(op=Operations(context))
-    if part == "outbox":
-        connection.exec_driver_sql(view.create(connection.dialect.name))
+    if before == head and not inspect(connection).has_table(outbox_relay.name):
+        raise SchemaMismatch(
+            "An earlier `init --downgrade` did not finish.", fix="Run it again; then `pillarbox init`, if you want."
+        )
+    _check_names_free(connection, part)
+    _run(connection, context, part)
     return (
         f"Created the {part} (revision {head})." if before is None else f"Migrated the {part} from {before} to {head}."
     )
 
 
+def _run(connection: Connection, context: MigrationContext, part: Part) -> None:
+    """Without the view meanwhile: PostgreSQL refuses to change columns that a view shows."""
+    if part == "outbox":
+        connection.execute(text(view.DROP))
+    context.run_migrations(op=Operations(context))
+    if part == "outbox":
+        connection.exec_driver_sql(view.create(connection.dialect.name))
+
+
+def downgrade(engine: Engine, revision: str, *, deadline: float = 30.0) -> str:
+    """Take the outbox back to an older ``revision``, for an older release; says what it did.
+
+    Run it with the newer release and without relays; events stay, and what the older tables cannot express (holds,
+    later delivery) becomes a retry. Raises InitBusy (PB-009), also while relays live, SchemaMismatch (PB-007) for an
+    unknown revision, TablesMissing (PB-006) where nothing is.
+    """
+    with engine.connect() as connection, _ALONE[connection.dialect.name](connection, deadline):
+        before = migration("outbox", connection=connection).get_current_revision()
+        if before is None:
+            raise TablesMissing("There is no outbox to take back.", fix="Nothing needs to be done.")
+        _check_known(scripts("outbox"), before, "outbox")
+        _check_known(scripts("outbox"), revision, "outbox")
+        if revision >= before:
+            return f"The outbox is at revision {before}; nothing to take back."
+        _check_no_relay_lives(connection)
+        context = migration("outbox", connection=connection, to=revision, transactional_ddl=False)
+        _run(connection, context, "outbox")
+        return f"Took the outbox back from {before} to {revision}."
+
+
+def _check_no_relay_lives(connection: Connection) -> None:
+    if not inspect(connection).has_table(outbox_relay.name):  # a downgrade that was killed half-way
+        return
+    living = select(outbox_relay.c.relay_id).where(outbox_relay.c.seen_until > text(dbtime.now(connection)))
+    found = connection.scalars(living.order_by(outbox_relay.c.relay_id)).all()
+    if found:
+        raise InitBusy(f"Relays are at work on this outbox: {', '.join(found)}.", fix="Stop them first, all of them.")
+
+
 def _check_names_free(connection: Connection, part: Part) -> None:
-    """A table of one of our names is what a killed install left, or somebody else's: its columns tell."""
+    """A table of one of our names is what an older release or a killed install left, or somebody else's: its columns
+    tell. Those that a migration adds may be missing."""
     for table in METADATA[part].sorted_tables:
         if not inspect(connection).has_table(table.name):
             continue
-        lacking = set(table.c.keys()) - {one["name"] for one in inspect(connection).get_columns(table.name)}
+        expected = {column.name for column in table.c if SINCE not in column.info}
+        lacking = expected - {one["name"] for one in inspect(connection).get_columns(table.name)}
         if lacking:
             raise SchemaMismatch(
                 f"There is a table {table.name} already that is not Pillarbox's: "

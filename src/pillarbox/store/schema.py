@@ -77,6 +77,9 @@ _engine: dict[str, Any] = {
     "mariadb_row_format": "DYNAMIC",
 }
 
+SINCE: Final = "since"
+_SINCE_2: Final = {SINCE: 2}  # columns that an older outbox lacks
+
 outbox_metadata = MetaData()
 inbox_metadata = MetaData()
 
@@ -129,8 +132,8 @@ outbox_parked = Table(
     Column("state", _ascii(9), nullable=False),
     Column("due_at", _moment, nullable=True),  # NULL for HELD, DEAD and BURIED
     Column("attempts", SmallInteger, nullable=False),
-    Column("claims", SmallInteger, nullable=False, server_default="0"),
-    Column("target", BigInteger, nullable=False, server_default="0"),  # its destination, hashed like a lane
+    Column("claims", SmallInteger, nullable=False, server_default="0", info=_SINCE_2),
+    Column("target", BigInteger, nullable=False, server_default="0", info=_SINCE_2),  # destination, hashed like a lane
     Column("error", _long_text, nullable=False),
     Column("error_at", _moment, nullable=False),
     Index("outbox_parked_due", "state", "due_at", "partition_no", "id"),
@@ -221,7 +224,7 @@ outbox_meta = Table(
     Column("partitions", SmallInteger, nullable=False),
     Column("hash_name", _ascii(32), nullable=False),
     Column("mode", _ascii(16), nullable=False),  # polling; later: trigger, cdc
-    Column("lease", _ascii(9), nullable=False, server_default="row"),  # what relays own: row or partition
+    Column("lease", _ascii(9), nullable=False, server_default="row", info=_SINCE_2),  # relays own: row or partition
     **_engine,
 )
 

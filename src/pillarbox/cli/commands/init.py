@@ -38,27 +38,40 @@ def init(
     dialect: Annotated[
         Dialect | None, typer.Option("--dialect", help="With --sql: the dialect (default: that of the database URL).")
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="REVISION", help="With --sql: only what tables of this revision need."),
+    ] = None,
+    downgrade: Annotated[
+        str | None,
+        typer.Option("--downgrade", metavar="REVISION", help="Take the outbox back to this revision, relays stopped."),
+    ] = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
     """Create the tables or migrate them to this release; running it again changes nothing."""
     from ...masking import mask_whole_url
-    from ...store.install import PARTS, ddl, install
+    from ...store import install as tables
+    from ...store.install import PARTS, ddl
     from ...wiring import database_url, dialect_name, open_engine
     from ..output import as_json, say
     from ..settings import settings
 
+    if since is not None and not sql:
+        raise typer.BadParameter("only together with --sql", param_hint="--since")
+    if downgrade is not None and (sql or part is Part.INBOX):
+        raise typer.BadParameter("not with --sql, and there is only one inbox", param_hint="--downgrade")
     parts = PARTS if part is Part.ALL else tuple(one for one in PARTS if one == part.value)
     found = settings(config, database=database)
     if sql:
         name = dialect.value if dialect else dialect_name(database_url(found))
-        text = ddl(name, parts)
+        text = ddl(name, parts if since is None else [one for one in parts if one == "outbox"], since=since)
         as_json({"dialect": name, "sql": text}) if json else say(text)
         return
     if dialect is not None:
         raise typer.BadParameter("only together with --sql: a database knows its own dialect", param_hint="--dialect")
     with open_engine(found) as engine:
-        done = install(engine, parts)
+        done = [tables.downgrade(engine, downgrade)] if downgrade else tables.install(engine, parts)
     if json:
         as_json({"database": mask_whole_url(database_url(found)), "done": done})
     else:
