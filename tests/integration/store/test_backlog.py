@@ -1,9 +1,9 @@
 """The figures that metrics show, on every database."""
 
-from pillarbox.ports import Parked, Settlement
+from pillarbox.ports import Parked, Sent, Settlement
 from pillarbox.store.backlog import backlog
 from pillarbox.store.transactions import Transactions
-from pillarbox.testing.conformance.store_world import all_sent, event
+from pillarbox.testing.conformance.store_world import event
 from tests.sql_outbox import SqlOutbox
 
 
@@ -20,7 +20,7 @@ def test_ready_retry_and_dead_are_counted_and_what_waits_has_an_age(outbox: SqlO
     store.settle(
         Settlement(
             claim.token,
-            sent=all_sent(claim._replace(deliveries=[sent])).sent,
+            sent=[Sent(sent.key, None, None)],
             parked=[
                 Parked(failed.key, failed.lane, "RETRY", 60.0, 1, "nack"),
                 Parked(dead.key, dead.lane, "DEAD", None, 1, "no"),
