@@ -376,7 +376,12 @@ class Ownership(Protocol):
 
 
 class OrderedQueue(Protocol):
-    """Reading the owned partitions and settling. One thread."""
+    """Reading the owned partitions and settling. One thread.
+
+    ``read`` and ``read_parked`` leave out, in the same snapshot, partitions whose owner is another relay by now: whoever
+    was stalled before the read knows old holds, and would send what has to wait. A batch that was read as the owner is
+    a prefix of each of its streams for ever.
+    """
 
     def read(self, spans: Sequence[Span], limit: int, max_bytes: int, held: Collection[int]) -> Reading:
         """Up to ``limit`` ready rows and ``max_bytes`` of payloads (but at least one), in one snapshot."""

@@ -83,11 +83,11 @@ def test_a_partition_has_one_owner_until_its_lease_ends_and_the_old_one_settles_
     outbox.add([message(1)])
     first, second = entered(outbox), entered(outbox, "b")
     old = acquired(first).tenure
+    (delivery,) = read(first)
     assert second.acquire([0]) == []
     clock.advance(10)
     acquired(second)
 
-    (delivery,) = read(first)
     settled = first.settle(OrderedSettlement([going_on(old)], sent=[Sent(delivery.key, 0, 0)]))
 
     assert (settled.sent, settled.lost) == (0, (old,))
@@ -135,6 +135,7 @@ def test_an_impossible_lease_is_free(outbox: MemoryOutbox) -> None:
 
 def test_reading_is_by_id_and_sees_committed_rows_only(outbox: MemoryOutbox) -> None:
     store = entered(outbox)
+    acquired(store)
     late, other = outbox.begin(), outbox.begin()
     assert late.add([message(1)]) == [1]
     outbox.add([message(2)])
@@ -151,6 +152,7 @@ def test_reading_is_by_id_and_sees_committed_rows_only(outbox: MemoryOutbox) -> 
 def test_reading_stops_at_the_bytes_but_after_at_least_one_row(outbox: MemoryOutbox) -> None:
     outbox.add([message(1, payload=b"x" * 10), message(2, payload=b"x" * 10), message(3, payload=b"x" * 10)])
     store = entered(outbox)
+    acquired(store)
     found = store.read([Span(0, 0)], 10, 25, ())
     assert ([one.key.id for one in found.deliveries], found.more) == ([1, 2], True)
     assert len(store.read([Span(0, 0)], 10, 1, ()).deliveries) == 1
@@ -158,10 +160,32 @@ def test_reading_stops_at_the_bytes_but_after_at_least_one_row(outbox: MemoryOut
     assert ([one.message.payload for one in held.deliveries], held.more) == ([b"", b""], False)
 
 
+def test_who_lost_the_partition_reads_nothing_for_it_knows_old_holds(outbox: MemoryOutbox, clock: FakeClock) -> None:
+    outbox.add([message(1), message(2)])
+    first, second = entered(outbox), entered(outbox, "b")
+    acquired(first)
+    clock.advance(10)
+    tenure = acquired(second).tenure
+    head, later = read(second)
+    held = OrderedSettlement(
+        [going_on(tenure)],
+        aside=[aside(head, "DEAD"), aside(later, "HELD")],
+        holds=[Hold(stream_of(head), "dead", 1, None, "orders", "no")],
+    )
+    second.settle(held)
+    outbox.add([message(3)])
+
+    assert read(first) == []
+    assert first.read_parked(stream_of(head), None, 10, 1_000).deliveries == []
+    assert [one.key.id for one in read(second)] == [3]
+
+
 def test_an_orphan_is_read_as_one(outbox: MemoryOutbox) -> None:
     outbox.add([message(1)])
     outbox.forget_event(1)
-    found = entered(outbox).read([Span(0, 0)], 10, 1_000, ())
+    store = entered(outbox)
+    acquired(store)
+    found = store.read([Span(0, 0)], 10, 1_000, ())
     assert (found.deliveries, [one.key.id for one in found.orphans]) == ([], [1])
 
 
@@ -298,7 +322,9 @@ def test_an_operator_lets_a_stream_drain(outbox: MemoryOutbox) -> None:
 
 def test_an_event_has_a_row_for_each_destination(outbox: MemoryOutbox) -> None:
     outbox.add([message(1)], [Destination("audit", None)])
-    assert [(one.key.dest, one.message.destination) for one in read(entered(outbox))] == [(0, "orders"), (1, "audit")]
+    store = entered(outbox)
+    acquired(store)
+    assert [(one.key.dest, one.message.destination) for one in read(store)] == [(0, "orders"), (1, "audit")]
 
 
 def test_relays_of_the_other_kind_are_refused_while_they_live(outbox: MemoryOutbox, clock: FakeClock) -> None:

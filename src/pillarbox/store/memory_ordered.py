@@ -102,12 +102,7 @@ class MemoryPartitionStore:
 
     def release(self, progress: Sequence[Progress]) -> None:
         """See ports.Ownership.release."""
-
-        def let_go() -> None:
-            for one in progress:
-                self._let_go(one)
-
-        self._call("release", let_go)
+        self._call("release", lambda: [*map(self._let_go, progress)])
 
     # ports.OrderedQueue -------------------------------------------------------------------------------------------
 
@@ -116,8 +111,9 @@ class MemoryPartitionStore:
 
         def rows() -> list[_Row]:
             after = {span.partition_no: span.after for span in spans}
-            found = sorted((k, r) for k, r in self._tables.ready.items() if k.id > after.get(k.partition_no, k.id))
-            return [(key, row.lane, row.attempts, row.claims) for key, row in found]
+            found = [key for key in self._tables.ready if key.id > after.get(key.partition_no, key.id)]
+            mine = ((key, self._tables.ready[key]) for key in sorted(found) if self._owns(key.partition_no))
+            return [(key, row.lane, row.attempts, row.claims) for key, row in mine]
 
         return self._call("read", lambda: self._reading(rows(), limit, max_bytes, frozenset(held)))
 
@@ -126,7 +122,7 @@ class MemoryPartitionStore:
 
         def rows() -> Iterator[_Row]:
             start = None if after is None else (self._tables.lanes[after.id], after)
-            for key, row in self._tables.waiting(stream):
+            for key, row in self._tables.waiting(stream) if self._owns(stream.partition_no) else ():
                 if start is None or (row.stream.lane, key) > start:
                     yield key, row.stream.lane, row.attempts, row.claims
 
@@ -153,10 +149,8 @@ class MemoryPartitionStore:
     def stragglers(self, spans: Sequence[Span]) -> Sequence[int]:
         """See ports.OrderedQueue.stragglers."""
         low = {span.partition_no: span.after for span in spans}
-        return self._call(
-            "stragglers",
-            lambda: sorted({k.partition_no for k in self._tables.ready if k.id <= low.get(k.partition_no, -1)}),
-        )
+        below = (key.partition_no for key in self._tables.ready if key.id <= low.get(key.partition_no, -1))
+        return self._call("stragglers", lambda: sorted(set(below)))
 
     def move_due(self, tenures: Sequence[Tenure], limit: int) -> Mapping[int, int]:
         """See ports.OrderedQueue.move_due. The partition's ``low_id`` falls below what is moved at once."""
@@ -245,6 +239,9 @@ class MemoryPartitionStore:
             self._advance(progress)
             row = self._tables.partitions[progress.tenure.partition_no]
             row.owner, row.leased_until = "", NEVER
+
+    def _owns(self, partition_no: int) -> bool:
+        return self._tables.partitions[partition_no].owner == self.relay_id
 
     def _is_ours(self, tenure: Tenure) -> bool:
         row = self._tables.partitions.get(tenure.partition_no)
