@@ -18,6 +18,7 @@ from ..ports import (
     Settlement,
     Unavailable,
     Unknown,
+    Withheld,
     WorkKey,
 )
 from .triage import MAX_CLAIMS, Triage
@@ -90,7 +91,7 @@ def classify(outcome: Outcome) -> Kind:
             return "unknown"
         case Unavailable(broker_answers=True) | Unknown(broker_answers=True):
             return "destination-away"
-        case Unavailable():
+        case Unavailable() | Withheld():
             return "unavailable"
         case Unknown():
             return "unknown-in-outage"

@@ -7,23 +7,18 @@ ever held while the broker is spoken to: the claim is committed before the first
 from __future__ import annotations
 
 import logging
-import os
 import random
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from .. import faultpoints
-from ..clock import Clock, SystemClock
-from ..errors import BrokerUnavailable, DatabaseUnavailable, UsedAfterFork
-from ..policy.breaker import Breaker
+from ..clock import Clock
+from ..errors import BrokerUnavailable, DatabaseUnavailable
 from ..ports import Claim, Confirmed, Delivery, Outcome, Publisher, Settled, Settlement, Unavailable, WorkStore
 from .away import Away
-from .health import Health, Pulse
+from .lifecycle import Lifecycle
 from .plan import Chance, Plan, aside, give_all_back, is_charged, plan
 from .renewer import Renewer
 from .settings import RelaySettings
-from .stats import RelayStats
 from .triage import triage
 
 log = logging.getLogger("pillarbox.relay")
@@ -31,10 +26,11 @@ log = logging.getLogger("pillarbox.relay")
 _SETTLE_PAUSE = 0.2  # seconds between attempts to record outcomes while the database is away
 
 
-class Relay:
+class Relay(Lifecycle):
     """Brings committed events to the broker, at least once.
 
-    ``run()`` blocks until ``stop()``; ``started()`` runs it on a thread of its own inside an application. Neither store
+    Competing workers, no order between events. ``run()`` blocks until ``stop()``; ``started()`` runs it on a thread of
+    its own inside an application. Neither store
     nor publisher is shared with anything else; both are closed when the run ends.
 
     >>> from pillarbox.publish.memory import MemoryPublisher
@@ -54,72 +50,22 @@ class Relay:
         clock: Clock | None = None,
         chance: Chance = random.random,
     ) -> None:
-        self.settings = settings or RelaySettings()
-        self.stats = RelayStats()
+        super().__init__(publisher, settings or RelaySettings(), clock)
         self._store = store
-        self._publisher = publisher
-        self._clock = clock or SystemClock()
-        self._pulse = Pulse(self.settings.lease, self._clock)
         self._chance = chance
-        self._breaker = Breaker(self.settings.probe_interval)
         self._away = Away()
         self._fruitless = False  # the last batch met nothing but destinations in trouble
         self._renewer = Renewer(store, self.settings.lease, self.stats)
-        self._wake = threading.Event()
-        self._stopping = False
         self._next_due = 0.0
-        self._pid = os.getpid()
 
-    # For the owner ------------------------------------------------------------------------------------------------
-
-    def run(self, *, until_empty: bool = False) -> None:
-        """Work until ``stop()`` is called; with ``until_empty``, until nothing is ready.
-
-        A broker or database that goes away is waited for. Raises what opening the publisher raises when it is refused
-        (AccessRefused, MissingDriver, BadUrl), and TablesMissing or SchemaMismatch from the store.
-        """
-        self._check_process()
-        with self._pulse.running():
-            self._open_publisher()
-            self._renewer.start()
-            try:
-                self._work(until_empty)
-            finally:
-                self._renewer.stop()
-                self._publisher.close()
-                self._store.close()
-
-    def stop(self) -> None:
-        """Ask for the end: the batch in flight is finished (at most the broker deadline), nothing new is claimed.
-
-        Safe from signal handlers and other threads.
-        """
-        self._stopping = True
-        self._wake.set()
-
-    def nudge(self) -> None:
-        """There is something new: look now instead of at the end of the pause."""
-        self._wake.set()
-
-    @property
-    def broker_reachable(self) -> bool:
-        """False while the breaker is open."""
-        return not self._breaker.is_open
-
-    def health(self) -> Health:
-        """Whether it lives, and whether it delivers now. Costs nothing and asks nobody; safe from other threads."""
-        return self._pulse.health(broker_reachable=self.broker_reachable)
-
-    @contextmanager
-    def started(self) -> Iterator[Relay]:
-        """Run on a thread for the length of a ``with`` block; leaving it stops and joins."""
-        thread = threading.Thread(target=self.run, name="pillarbox-relay", daemon=True)
-        thread.start()
+    def _run(self, until_empty: bool) -> None:
+        self._renewer.start()
         try:
-            yield self
+            self._work(until_empty)
         finally:
-            self.stop()
-            thread.join(self.settings.broker_deadline + 10)
+            self._renewer.stop()
+            self._publisher.close()
+            self._store.close()
 
     # The loop -----------------------------------------------------------------------------------------------------
 
@@ -264,15 +210,6 @@ class Relay:
 
     # Small duties -------------------------------------------------------------------------------------------------
 
-    def _open_publisher(self) -> None:
-        try:
-            self._publisher.open()
-        except BrokerUnavailable as error:
-            # An outage must not make relays crash in a loop: start, and let the breaker probe.
-            self._breaker.trouble(self._clock.monotonic())
-            self.stats.outages += 1
-            log.warning("broker out of reach at start, waiting for it: %s", error)
-
     def _move_due(self) -> None:
         now = self._clock.monotonic()
         if now >= self._next_due:
@@ -280,12 +217,3 @@ class Relay:
             self.stats.came_due += moved
             if moved < self.settings.batch:
                 self._next_due = now + self.settings.due_interval
-
-    def _rest(self, seconds: float) -> None:
-        self._wake.wait(seconds)
-        if not self._stopping:
-            self._wake.clear()
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise UsedAfterFork("This relay was made in another process.")

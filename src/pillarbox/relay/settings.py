@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ..errors import ConfigError, DeadlineTooLong
 from ..policy.retry import RetryPolicy
@@ -16,7 +17,11 @@ class RelaySettings:
     ``broker_deadline``: how long a publish may wait for its acknowledgements; must be below half the lease, so that a
     slow send cannot outlive its claim. ``batch``: events per claim. ``poll_min``/``poll_max``: pause after an empty
     claim, growing from one to the other. ``due_interval``: how often parked events are looked at.
-    ``probe_interval``: how often one event is tried while the broker is out of reach.
+    ``probe_interval``: how often one event is tried while the broker is out of reach. ``linger``: how long after the
+    last event the pause stays at ``poll_min``.
+
+    With a partition lease: ``on_failure`` hold lets later events of a key wait for a failed one, skip goes on without
+    it. ``max_bytes``: payload bytes that may be under way. ``late_commit``: see :mod:`.ordered.lowmark`.
 
     >>> RelaySettings(lease=30, broker_deadline=10).batch
     1000
@@ -30,6 +35,10 @@ class RelaySettings:
     poll_max: float = 0.5
     due_interval: float = 0.5
     probe_interval: float = 1.0
+    linger: float = 1.0
+    on_failure: Literal["hold", "skip"] = "hold"
+    max_bytes: int = 32 * 1024 * 1024
+    late_commit: float = 900.0
 
     def __post_init__(self) -> None:
         if self.broker_deadline <= 0 or self.broker_deadline >= self.lease / 2:

@@ -22,6 +22,15 @@ class RelayStats:
     outages: int = 0
     database_errors: int = 0
     renewed: int = 0
+    held: int = 0  # parked behind a failed event of their key, or of a destination in trouble
+    skipped: int = 0  # failed events that later ones of their key did not wait for, by choice
+    vanished: int = 0  # rows that were gone when they were settled, though their partition was ours
+    stragglers: int = 0  # rows found below the low mark
+    partitions: int = 0  # owned now
+    acquired: int = 0
+    released: int = 0
+    partitions_lost: int = 0  # another relay owns them: outcomes refused
+    crashes_seen: int = 0  # partitions taken over from a relay that had something on its way
 
     def as_dict(self) -> dict[str, int]:
         """A copy, by name."""

@@ -1,0 +1,192 @@
+"""What a relay owns: its partitions, and in each the holds, whose streams wait."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ...policy.lanes import lane_of
+from ...ports import EVERY_LANE, Delivery, Hold, Partition, Progress, Stream, Tenure
+
+
+class Streams:
+    """The stream of a delivery. Destinations are few, so their hashes are kept."""
+
+    def __init__(self) -> None:
+        self._targets: dict[str, int] = {}
+
+    def of(self, delivery: Delivery) -> Stream:
+        """What it must stay in order with."""
+        return Stream(delivery.key.partition_no, delivery.lane, self.target(delivery.message.destination))
+
+    def target(self, destination: str) -> int:
+        """The destination's hash."""
+        found = self._targets.get(destination)
+        if found is None:
+            if len(self._targets) > 10_000:  # destinations made up per event would fill the memory
+                self._targets.clear()
+            found = self._targets[destination] = lane_of(destination)
+        return found
+
+
+class Waiting(NamedTuple):
+    """A hold, and when something is to be done about it, in seconds of the relay's monotonic clock (None: never)."""
+
+    hold: Hold
+    due: float | None
+    since: float
+
+
+class Holds:
+    """The holds of one partition, and which of them is due next."""
+
+    def __init__(self, holds: Iterable[Hold], now: float) -> None:
+        self._by_stream: dict[Stream, Waiting] = {}
+        self._agenda: list[tuple[float, Stream]] = []
+        for hold in holds:
+            self.put(hold, now)
+
+    def __len__(self) -> int:
+        return len(self._by_stream)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_stream)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(self._by_stream.values())
+
+    def get(self, stream: Stream) -> Waiting | None:
+        """The hold on exactly this stream."""
+        return self._by_stream.get(stream)
+
+    def over(self, stream: Stream) -> Hold | None:
+        """The hold that makes an event of this stream wait: on its destination, or on itself."""
+        waiting = self._by_stream.get(stream) or self._by_stream.get(stream._replace(lane=EVERY_LANE))
+        return None if waiting is None else waiting.hold
+
+    def lanes(self) -> list[int]:
+        """Lanes with a hold of their own."""
+        return [stream.lane for stream in self._by_stream if stream.lane != EVERY_LANE]
+
+    def put(self, hold: Hold, now: float) -> None:
+        """Add or replace."""
+        before = self._by_stream.get(hold.stream)
+        due = 0.0 if hold.mode == "drain" else None if hold.due_in is None else now + hold.due_in
+        since = before.since if before is not None and before.hold.mode == hold.mode else now
+        self._by_stream[hold.stream] = Waiting(hold, due, since)
+        if due is not None:
+            heapq.heappush(self._agenda, (due, hold.stream))
+            if len(self._agenda) > 2 * len(self._by_stream) + 64:
+                self._agenda = [(w.due, s) for s, w in self._by_stream.items() if w.due is not None]
+                heapq.heapify(self._agenda)
+
+    def drop(self, stream: Stream) -> None:
+        """It is free."""
+        self._by_stream.pop(stream, None)
+
+    def due(self, now: float, limit: int) -> list[Hold]:
+        """Up to ``limit`` holds to work on now; a stream whose destination waits is none of them."""
+        found: list[Hold] = []
+        later: list[tuple[float, Stream]] = []
+        while self._agenda and self._agenda[0][0] <= now and len(found) < limit:
+            due, stream = heapq.heappop(self._agenda)
+            waiting = self._by_stream.get(stream)
+            if waiting is None or waiting.due != due:
+                continue
+            above = self._by_stream.get(stream._replace(lane=EVERY_LANE)) if stream.lane != EVERY_LANE else None
+            if above is not None and above.hold.mode != "drain":
+                again = max(above.due or 0.0, now + 1.0)
+                self._by_stream[stream] = waiting._replace(due=again)
+                later.append((again, stream))
+                continue
+            later.append((due, stream))  # it stays on the agenda until it is put anew or dropped
+            found.append(waiting.hold)
+        for entry in later:
+            heapq.heappush(self._agenda, entry)
+        return found
+
+    def next_due(self) -> float | None:
+        """When :meth:`due` is worth asking."""
+        return self._agenda[0][0] if self._agenda else None
+
+
+@dataclass(slots=True)
+class Owned:
+    """One partition of ours. At most one round of it is under way (``busy``)."""
+
+    tenure: Tenure
+    low_id: int
+    careful_to: int
+    crashes: int
+    holds: Holds
+    handed_to: int = 0
+    settled_to: int = 0  # everything that was ever read up to here has left the queue
+    passed: int = 0  # no transaction can commit anything at or below it any more; not yet read again
+    busy: bool = False
+    leaving: bool = False
+    lost: bool = False
+
+    @property
+    def number(self) -> int:
+        """Its partition number."""
+        return self.tenure.partition_no
+
+    @property
+    def is_careful(self) -> bool:
+        """True after a crash, until all that was on its way then is through."""
+        return self.crashes > 0
+
+    @property
+    def is_free(self) -> bool:
+        """True when a round may be taken from it."""
+        return not (self.busy or self.leaving)
+
+    def progress(self, *, handed_to: int | None = None) -> Progress:
+        """Its state as the database is to have it."""
+        to = self.handed_to if handed_to is None else handed_to
+        return Progress(self.tenure, self.low_id, to, self.careful_to, self.crashes)
+
+
+@dataclass(slots=True)
+class Estate:
+    """All partitions of ours, by number."""
+
+    by_number: dict[int, Owned] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.by_number)
+
+    def __iter__(self) -> Iterator[Owned]:
+        return iter(self.by_number.values())
+
+    def tenures(self) -> list[Tenure]:
+        """What the keeper has to renew."""
+        return [one.tenure for one in self]
+
+    def add(self, partition: Partition, now: float) -> Owned:
+        """A partition that was just acquired."""
+        owned = Owned(
+            partition.tenure,
+            partition.low_id,
+            partition.careful_to if partition.crashes else 0,
+            partition.crashes if partition.careful_to else 0,
+            Holds(partition.holds, now),
+            settled_to=partition.low_id,
+            passed=partition.low_id,
+        )
+        self.by_number[owned.number] = owned
+        return owned
+
+    def lose(self, tenure: Tenure) -> Owned | None:
+        """Forget a partition, if it is still held under this tenure."""
+        owned = self.by_number.get(tenure.partition_no)
+        if owned is None or owned.tenure != tenure:
+            return None
+        owned.lost = True
+        return self.by_number.pop(tenure.partition_no)
+
+    def free(self, wanted: Callable[[Owned], bool]) -> list[Owned]:
+        """Partitions from which a round may be taken, by number."""
+        return sorted((one for one in self if one.is_free and wanted(one)), key=lambda one: one.number)

@@ -1,0 +1,98 @@
+"""Keeps the relay registered and its leases alive, on a thread and connection of its own.
+
+Safety does not rest on it: a lease that could not be renewed is taken over, and the fenced settlement is then refused.
+It only tells the relay when to hand out nothing more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from ...errors import DatabaseUnavailable, PillarboxError
+from ...ports import Ownership, Tenure
+
+log = logging.getLogger("pillarbox.relay")
+
+
+class Keeper:
+    """Renews every ``lease / 3`` seconds, and at once when asked to."""
+
+    def __init__(self, store: Ownership, lease: float, monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._lease = lease
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._held: tuple[Tenure, ...] = ()
+        self._lost: list[Tenure] = []
+        self._renewed_at = monotonic()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="pillarbox-keeper", daemon=True)
+        self.errors = 0
+        self.renewals = 0
+
+    def start(self) -> None:
+        """Begin; the relay has just registered."""
+        self._renewed_at = self._monotonic()
+        self._thread.start()
+
+    def hold(self, tenures: Sequence[Tenure]) -> None:
+        """These are owned now, and no others."""
+        with self._lock:
+            self._held = tuple(tenures)
+
+    def take_lost(self) -> list[Tenure]:
+        """Those that were found lost since the last call."""
+        with self._lock:
+            lost, self._lost = self._lost, []
+        return lost
+
+    def is_sure_since(self, moment: float) -> bool:
+        """True when a renewal that began after ``moment`` succeeded."""
+        return self._renewed_at > moment
+
+    @property
+    def may_hand_out(self) -> bool:
+        """False when no renewal has succeeded for two thirds of the lease: others may own the partitions soon."""
+        return self._monotonic() - self._renewed_at < self._lease * 2 / 3
+
+    def renew_now(self) -> None:
+        """Do not wait for the next third of the lease."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread; waits for a renewal that is under way."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=self._lease)
+
+    def _run(self) -> None:
+        pause = self._lease / 3
+        while True:
+            self._wake.wait(pause)
+            self._wake.clear()
+            if self._stopping:
+                return
+            pause = self._lease / 3 if self._renew() else min(1.0, self._lease / 10)
+
+    def _renew(self) -> bool:
+        began, held = self._monotonic(), self._held
+        try:
+            lost = self._store.stay(self._lease, held)
+        except DatabaseUnavailable as error:
+            self.errors += 1
+            log.warning("leases could not be renewed, they may be taken over: %s", error)
+            return False
+        except PillarboxError as error:
+            # Another kind of relay has taken over, or the tables are gone: nothing may be handed out any more.
+            self.errors += 1
+            log.error("leases cannot be renewed: %s", error)
+            return False
+        with self._lock:
+            self._lost.extend(lost)
+            self._renewed_at = began
+        self.renewals += 1
+        return True

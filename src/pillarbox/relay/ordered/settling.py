@@ -1,0 +1,144 @@
+"""The end of a round: one settlement, written as soon as the database lets us, and what it means for the estate."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...errors import DatabaseUnavailable
+from ...ports import Aside, OrderedSettled, OrderedSettlement, OrderedStore, Progress, Sent, SentParked, Tenure
+from ..stats import RelayStats
+from .estate import Owned
+from .plan import Decided
+from .rounds import Round
+
+log = logging.getLogger("pillarbox.relay")
+
+HANDED_AHEAD = 50_000
+"""Row ids by which ``handed_to`` runs ahead, so that it can ride on the settlement before."""
+
+_PAUSE = 0.2  # seconds between attempts to record outcomes while the database is away
+
+
+class Patience(NamedTuple):
+    """How long a settlement is tried: seconds of the lease, the clock, how to wait, and whether the end is near."""
+
+    lease: float
+    monotonic: Callable[[], float]
+    rest: Callable[[float], None]
+    stopping: Callable[[], bool]
+
+
+class Settling:
+    """Writes outcomes. ``lose`` is called for a partition that turned out to be another relay's."""
+
+    def __init__(
+        self, store: OrderedStore, stats: RelayStats, patience: Patience, lose: Callable[[Tenure], None]
+    ) -> None:
+        self._store = store
+        self._stats = stats
+        self._patience = patience
+        self._lose = lose
+
+    def settle(self, round_: Round, decided: Decided) -> None:
+        """Record the round. DatabaseUnavailable when it could not be: its events will go out again."""
+        aside = [*round_.aside, *decided.aside]
+        holds = {**{hold.stream: hold for hold in round_.holds}, **decided.holds}
+        before = {one.number: (one.low_id, one.settled_to) for one in round_.owned.values()}
+        settlement = OrderedSettlement(
+            [self._progress(one, round_, decided) for one in round_.owned.values()],
+            sent=decided.sent,
+            aside=() if round_.is_drain else aside,
+            sent_parked=decided.sent_parked,
+            aside_parked=aside if round_.is_drain else (),
+            holds=list(holds.values()),
+            freed=decided.freed,
+        )
+        try:
+            settled = self._record(settlement)
+        except DatabaseUnavailable:
+            self._stats.unrecorded += len(decided.sent) + len(decided.sent_parked) + len(aside)
+            for one in round_.owned.values():
+                one.low_id, one.settled_to = before[one.number]
+                one.busy = False
+            raise
+        self._apply(round_, decided, settlement, settled)
+
+    def _record(self, settlement: OrderedSettlement) -> OrderedSettled:
+        lease, monotonic, rest, stopping = self._patience
+        until = monotonic() + lease
+        while True:
+            try:
+                return self._store.settle(settlement)
+            except DatabaseUnavailable as error:
+                self._stats.database_errors += 1
+                if monotonic() >= until or stopping():
+                    log.error("outcomes are not recorded, their events will be sent again: %s", error)
+                    raise
+                log.warning("sent but not recorded yet, trying again: %s", error)
+                rest(_PAUSE)
+
+    def _progress(self, owned: Owned, round_: Round, decided: Decided) -> Progress:
+        """The new state of a partition: where to read from, and up to where ids may be handed out next."""
+        number = owned.number
+        staying = decided.staying.get(number)
+        to = round_.read_to.get(number)
+        if to is not None:
+            owned.low_id = max(owned.low_id, to if staying is None else min(to, staying - 1))
+        gone = [one.key.id for one in decided.sent if one.key.partition_no == number]
+        gone += [one.key.id for one in (*round_.aside, *decided.aside) if one.key.partition_no == number]
+        if not round_.is_drain and gone:
+            highest = max(gone) if staying is None else min(max(gone), staying - 1)
+            owned.settled_to = max(owned.settled_to, highest)
+        if owned.is_careful:
+            owned.handed_to = 0
+        elif owned.handed_to and gone:
+            owned.handed_to = max(owned.handed_to, max(gone) + HANDED_AHEAD)
+        return owned.progress()
+
+    def _apply(self, round_: Round, decided: Decided, settlement: OrderedSettlement, settled: OrderedSettled) -> None:
+        now = self._patience.monotonic()
+        for tenure in settled.lost:
+            self._count_lost(tenure, settlement)
+            self._lose(tenure)
+        lost = {tenure.partition_no for tenure in settled.lost}
+        for one in round_.owned.values():
+            one.busy = False
+        for hold in settlement.holds:
+            if (owned := round_.owned.get(hold.stream.partition_no)) is not None:
+                owned.holds.put(hold, now)
+        self._apply_drain(round_, decided, settled, now)
+        aside = [one for one in (*settlement.aside, *settlement.aside_parked) if one.key.partition_no not in lost]
+        self._count(settled, aside)
+
+    def _apply_drain(self, round_: Round, decided: Decided, settled: OrderedSettled, now: float) -> None:
+        freed = set(decided.freed) - set(settled.kept)
+        for stream in round_.draining or {}:
+            owned = round_.owned[stream.partition_no]
+            waiting = owned.holds.get(stream)
+            if stream in freed:
+                owned.holds.drop(stream)
+            elif waiting is not None and stream not in decided.holds and decided.outage is None:
+                # Its head is through: the rest follows in batches.
+                owned.holds.put(waiting.hold._replace(mode="drain", due_in=0.0), now)
+
+    def _count(self, settled: OrderedSettled, aside: Sequence[Aside]) -> None:
+        stats = self._stats
+        stats.sent += settled.sent
+        stats.vanished += len(settled.vanished)
+        for one in aside:
+            charged = not one.error.startswith("destination-away:")
+            if one.state == "HELD":
+                stats.held += 1
+                log.debug("event row %d, destination %d: HELD, %s", one.key.id, one.key.dest, one.error)
+                continue
+            stats.dead += one.state == "DEAD"
+            stats.retried += one.state == "RETRY" and charged
+            level = logging.ERROR if one.state == "DEAD" else logging.INFO
+            log.log(level, "event row %d, destination %d: %s, %s", one.key.id, one.key.dest, one.state, one.error)
+
+    def _count_lost(self, tenure: Tenure, settlement: OrderedSettlement) -> None:
+        rows: list[Sent | SentParked | Aside] = [*settlement.sent, *settlement.aside]
+        rows += [*settlement.sent_parked, *settlement.aside_parked]
+        self._stats.lost += sum(row.key.partition_no == tenure.partition_no for row in rows)
