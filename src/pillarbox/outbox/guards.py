@@ -13,7 +13,7 @@ from ..policy.lanes import HASH_NAME
 from ..store.drivers import Driver, begins_by_itself, driver_of, is_autocommit
 from ..store.engines import check_schema
 from ..store.failures import Fault, connect_error, fault_of
-from ..store.write import OverCore, Row, insert_with
+from ..store.write import OverCore, Row, insert_with, is_past
 from .ledger import Ledger, ledger_of
 
 _PACKET_TOO_LARGE = 1153
@@ -55,8 +55,13 @@ def _has_narrow_text(connection: Connection) -> bool:
     return connection.exec_driver_sql("SELECT @@character_set_client").scalar_one() in ("utf8", "utf8mb3")
 
 
-def write(connection: Connection, rows: Sequence[Row], tables: Tables, limits: Limits) -> None:
-    """Insert the rows in the connection's transaction, or say why not."""
+def write(
+    connection: Connection, rows: Sequence[Row], tables: Tables, limits: Limits, *, perhaps_past: bool = False
+) -> None:
+    """Insert the rows in the connection's transaction, or say why not.
+
+    ``perhaps_past``: rows that are to go later may be due already, which the database's clock decides.
+    """
     if tables.narrow_text:
         _check_narrow(rows)
     if not connection.in_transaction():
@@ -67,6 +72,8 @@ def write(connection: Connection, rows: Sequence[Row], tables: Tables, limits: L
     ledger.make_room(len(rows), size, max_events=limits.max_events, max_bytes=limits.max_bytes)
     execute, begun = OverCore(connection), driver.in_transaction(connection)
     try:
+        if perhaps_past:
+            rows = _due_or_later(execute, connection.dialect.name, rows)
         insert_with(execute, connection.dialect.name, rows)
     except BaseException as error:
         lost = bool(begun) and not connection.invalidated and not driver.in_transaction(connection)
@@ -76,6 +83,13 @@ def write(connection: Connection, rows: Sequence[Row], tables: Tables, limits: L
             raise
         raise explained from error
     ledger.record([row.message.event_id for row in rows], size)
+
+
+def _due_or_later(execute: OverCore, dialect_name: str, rows: Sequence[Row]) -> Sequence[Row]:
+    due = next((row.later.due for row in rows if row.later is not None), None)
+    if due is None or not is_past(execute, dialect_name, due):
+        return rows
+    return [row._replace(later=None) for row in rows]
 
 
 def _check_transaction(connection: Connection, driver: Driver, ledger: Ledger) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +32,7 @@ class Ledger:
     ``ended_by``: the statement after which the server no longer had a transaction.
     ``shaken``: a statement failed in a way that may have ended the transaction (PostgreSQL: any; MySQL: a deadlock).
     ``loose_savepoint``: on SQLite a SAVEPOINT was set before any BEGIN, and its release commits.
+    ``wakes`` are called after the commit; ``notify``: PostgreSQL tells listeners with it.
     """
 
     watched_from_begin: bool = True
@@ -41,6 +42,8 @@ class Ledger:
     ended_by: str | None = None
     shaken: bool = False
     loose_savepoint: bool = False
+    wakes: set[Callable[[], None]] = field(default_factory=set)
+    notify: bool = False
     _savepoints: list[_Savepoint] = field(default_factory=list)
 
     def make_room(self, events: int, size: int, *, max_events: int, max_bytes: int) -> None:

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -17,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from ..clock import Clock, SystemClock
 from ..errors import InvalidEvent, NoDestination, PillarboxWarning
 from ..event.destination import Destination, To, destinations
-from ..event.event import Event, to_message, type_of
+from ..event.event import Event, to_message, type_of, utc_moment
 from ..event.ids import EventIds
 from ..event.limits import DEFAULT_MAX_PAYLOAD_BYTES
 from ..event.message import Message
@@ -27,7 +28,7 @@ from ..store.drivers import DRIVERS
 from ..store.pending import Pending, waiting_on
 from ..store.write import row_of
 from . import guards
-from .ledger import check_process
+from .ledger import check_process, ledger_of
 from .watch import watch
 
 MAX_EVENTS: Final = 1_000
@@ -56,7 +57,8 @@ class Outbox:
 
     ``bind`` is the engine of the sessions that add; another one is refused. ``routes`` gives destinations by event type
     (its name or its class) where ``to`` is left out. ``max_payload_bytes`` limits one payload; ``max_events`` and
-    ``max_bytes`` (payloads and headers) limit one transaction. One Outbox serves any number of threads.
+    ``max_bytes`` (payloads and headers) limit one transaction. ``notify`` makes PostgreSQL wake relays that listen,
+    at the price of one lock at each commit (:mod:`pillarbox.store.wakeup`). One Outbox serves any number of threads.
 
     >>> from sqlalchemy.orm import Session
     >>> from pillarbox.store.engines import sqlite_engine
@@ -78,11 +80,14 @@ class Outbox:
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         max_events: int = MAX_EVENTS,
         max_bytes: int = MAX_BYTES,
+        notify: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._bind = sync_engine(bind)
         self._routes = _by_name(routes or {})
         self._limits = guards.Limits(max_payload_bytes, max_events, max_bytes)
+        self._notify = notify
+        self._wake: Callable[[], None] | None = None
         self._clock = clock or SystemClock()
         self._ids = EventIds()
         # Engines are known by their dialect, which copies made by execution_options() share.
@@ -92,27 +97,56 @@ class Outbox:
         if self._bind is not None:
             watch(self._bind)
 
-    def add(self, session: Target, event: Event[Any], to: To | None = None) -> Queued:
+    def add(
+        self, session: Target, event: Event[Any], to: To | None = None, *, available_at: datetime | None = None
+    ) -> Queued:
         """Write one event in the transaction of ``session`` (Session, scoped_session or Connection), begun if needed.
 
-        Nothing is sent: the relay does that after the commit. Raises InvalidEvent (PB-010), NotSerialisable (PB-011),
+        Nothing is sent: the relay does that after the commit, and not before ``available_at`` (a datetime with a zone;
+        by the database's clock), if that is given. Such an event enters the order of its key when it is due. Raises InvalidEvent (PB-010), NotSerialisable (PB-011),
         PayloadTooLarge (PB-012), AggregateIdMissing (PB-013), NoDestination (PB-014), NotAnEventType (PB-015) for the
         event; TablesMissing (PB-006), SchemaMismatch (PB-007), NoTransaction (PB-020), ForeignEngine (PB-021),
         SessionClosed (PB-022), ImplicitCommit (PB-023), SavepointTrap (PB-024), TransactionTooLarge (PB-025),
         WrongColour (PB-027), UsedAfterFork (PB-028) for the transaction.
         """
-        return self.add_all(session, (event,), to)[0]
+        return self.add_all(session, (event,), to, available_at=available_at)[0]
 
-    def add_all(self, session: Target, events: Iterable[Event[Any]], to: To | None = None) -> list[Queued]:
+    def add_all(
+        self,
+        session: Target,
+        events: Iterable[Event[Any]],
+        to: To | None = None,
+        *,
+        available_at: datetime | None = None,
+    ) -> list[Queued]:
         """Write several events in the order of the list, with a constant number of statements; all of them or none."""
+        due = None if available_at is None else utc_moment("available_at", available_at)
         drafts = [self._draft(event, to) for event in events]
         _refuse_doubles(drafts)
         connection = connection_of(session, self._bind, _SYNC)
         check_process(connection, self._inherited)
         tables = self._known.get(connection.dialect) or self._meet(connection)
-        rows = [row_of(draft.message, draft.more, partitions=tables.partitions) for draft in drafts]
-        guards.write(connection, rows, tables, self._limits)
+        rows = [row_of(draft.message, draft.more, partitions=tables.partitions, due=due) for draft in drafts]
+        # Only where it may be past by the database's clock, too, is that worth a question.
+        guards.write(connection, rows, tables, self._limits, perhaps_past=due is not None and due <= self._clock.now())
+        self._arrange_waking(connection)
         return [Queued(draft.id) for draft in drafts]
+
+    def nudges(self, wake: Callable[[], None] | None) -> None:
+        """From now on, call ``wake`` (a relay's ``nudge``) after each commit that holds an event added here.
+
+        Not after a rollback. It is called when the connection goes back to its pool or begins its next transaction; one
+        that is kept open and idle leaves the event to the relay's polling. None ends it.
+        """
+        self._wake = wake
+
+    def _arrange_waking(self, connection: Connection) -> None:
+        if self._wake is None and not self._notify:
+            return
+        ledger = ledger_of(connection)
+        ledger.notify |= self._notify and connection.dialect.name == "postgresql"
+        if self._wake is not None:
+            ledger.wakes.add(self._wake)
 
     def _meet(self, connection: Connection) -> guards.Tables:
         """The first add on an engine: are the tables there, and of this release?"""
@@ -160,6 +194,7 @@ class AsyncOutbox:
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         max_events: int = MAX_EVENTS,
         max_bytes: int = MAX_BYTES,
+        notify: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._sync = Outbox(
@@ -168,18 +203,32 @@ class AsyncOutbox:
             max_payload_bytes=max_payload_bytes,
             max_events=max_events,
             max_bytes=max_bytes,
+            notify=notify,
             clock=clock,
         )
 
-    def add(self, session: AsyncTarget, event: Event[Any], to: To | None = None) -> Coroutine[Any, Any, Queued]:
+    def add(
+        self, session: AsyncTarget, event: Event[Any], to: To | None = None, *, available_at: datetime | None = None
+    ) -> Coroutine[Any, Any, Queued]:
         """Write one event in the session's transaction; see :meth:`Outbox.add`. Await it."""
-        return self._later(session, "add()", lambda sync: self._sync.add(sync, event, to))
+        return self._later(session, "add()", lambda sync: self._sync.add(sync, event, to, available_at=available_at))
 
     def add_all(
-        self, session: AsyncTarget, events: Iterable[Event[Any]], to: To | None = None
+        self,
+        session: AsyncTarget,
+        events: Iterable[Event[Any]],
+        to: To | None = None,
+        *,
+        available_at: datetime | None = None,
     ) -> Coroutine[Any, Any, list[Queued]]:
         """Write several events in the order of the list; see :meth:`Outbox.add_all`. Await it."""
-        return self._later(session, "add_all()", lambda sync: self._sync.add_all(sync, events, to))
+        return self._later(
+            session, "add_all()", lambda sync: self._sync.add_all(sync, events, to, available_at=available_at)
+        )
+
+    def nudges(self, wake: Callable[[], None] | None) -> None:
+        """Call ``wake`` after each commit that holds an event added here; see :meth:`Outbox.nudges`."""
+        self._sync.nudges(wake)
 
     def _later(self, session: AsyncTarget, what: str, write: Callable[[Target], T]) -> Coroutine[Any, Any, T]:
         side = async_side(session, _ASYNC)

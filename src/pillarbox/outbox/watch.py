@@ -6,6 +6,7 @@ state is in ``Connection.info``, so they hold nothing of an Outbox.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -18,8 +19,11 @@ from ..errors import AddFailed
 from ..store import pending
 from ..store.drivers import DRIVERS, driver_of
 from ..store.failures import Fault, fault_of
+from ..store.wakeup import notify
 from ..store.write import OverCore, standing
 from .ledger import Ledger, close_ledger, find, open_ledger, own
+
+log = logging.getLogger("pillarbox.outbox")
 
 _COMMITTED: Final = "pillarbox.committed"
 
@@ -43,8 +47,11 @@ def _begin(connection: Connection, *_xid: object) -> None:
 
 def _commit(connection: Connection) -> None:
     """Before the commit. A refusal rolls back first: the DBAPI connection must not carry half a transaction on."""
+    ledger = find(connection)
     try:
         _prepare(connection)
+        if ledger is not None and ledger.notify and ledger.events:
+            notify(connection)  # not in two phases: PostgreSQL prepares no transaction that has notified
     except BaseException:
         _rollback(connection)
         connection.dialect.do_rollback(connection.connection)
@@ -63,7 +70,7 @@ def _prepare(connection: Connection, *_xid: object) -> None:
         raise refusal
     if ledger is not None and ledger.events:
         faultpoints.reach("outbox.before-commit")
-        connection.info[_COMMITTED] = True
+        connection.info[_COMMITTED] = tuple(ledger.wakes)
     close_ledger(connection)
 
 
@@ -140,6 +147,10 @@ def _connect(_dbapi_connection: Any, record: Any) -> None:
     own(record.info)
 
 
+def _reset(_dbapi_connection: Any, record: Any, _state: Any) -> None:
+    _reached_after_commit(record.info)  # a round trip earlier than _checkin
+
+
 def _checkin(_dbapi_connection: Any, record: Any) -> None:
     pending.forget(record.info)  # without a begin there was no rollback, and the next user is another one
     _reached_after_commit(record.info)
@@ -147,8 +158,15 @@ def _checkin(_dbapi_connection: Any, record: Any) -> None:
 
 def _reached_after_commit(info: dict[str, Any]) -> None:
     """SQLAlchemy has no event after a connection's commit: the next thing that happens to it tells."""
-    if info.pop(_COMMITTED, None):
-        faultpoints.reach("outbox.after-commit")
+    wakes: tuple[Callable[[], None], ...] | None = info.pop(_COMMITTED, None)
+    if wakes is None:
+        return
+    faultpoints.reach("outbox.after-commit")
+    for wake in wakes:
+        try:
+            wake()
+        except Exception:  # the commit stands, and polling finds what it wrote
+            log.exception("a nudge after the commit failed")
 
 
 _LISTENERS: Final[Mapping[str, Callable[..., None]]] = {
@@ -162,6 +180,7 @@ _LISTENERS: Final[Mapping[str, Callable[..., None]]] = {
     "rollback_savepoint": _rollback_savepoint,
     "release_savepoint": _release_savepoint,
     "connect": _connect,
+    "reset": _reset,
     "checkin": _checkin,
     "handle_error": _error,
 }
