@@ -296,5 +296,5 @@ class DemoFailed(PillarboxError):
 class CannotListen(PillarboxError):
     """The address for the health and metrics endpoints cannot be listened on."""
 
-    code = "PB-070"
+    code = "PB-080"
     fix = "Give a free port and an address of this machine: --http 127.0.0.1:9464."

@@ -68,7 +68,7 @@ class Address(NamedTuple):
 def serving(address: Address, source: Source) -> Iterator[Address]:
     """Answer on ``address`` for the length of the block; gives the address with its true port.
 
-    Raises CannotListen (PB-070), and MissingDriver (PB-003) without prometheus_client.
+    Raises CannotListen (PB-080), and MissingDriver (PB-003) without prometheus_client.
     """
     pages = _pages(source, make_text(source))
     try:
