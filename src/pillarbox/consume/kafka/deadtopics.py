@@ -58,7 +58,7 @@ class DeadTopics:
 
     def put(self, name: str, key: bytes | None, body: bytes | None, headers: Headers) -> None:
         """Return when all replicas in sync have it; raises BrokerUnavailable when that is not certain in time."""
-        producer = self._client.producer(alone=True)
+        producer = self._client.producer("alone")
         reports: list[KafkaError | None] = []
 
         def report(error: KafkaError | None, _message: Message) -> None:
@@ -73,7 +73,7 @@ class DeadTopics:
             raise BrokerUnavailable(f"The dead-letter topic {name!r} did not take it: {error}.") from error
         if not reports:
             producer.purge()  # it must not arrive later, unnoticed and out of turn
-            self._client.discard(alone=True)
+            self._client.discard("alone")
             raise BrokerUnavailable(f"The dead-letter topic {name!r} did not confirm within {self._deadline:g} s.")
         if reports[0] is not None:
             raise BrokerUnavailable(f"The dead-letter topic {name!r} did not take it: {reports[0].str()}.")

@@ -4,42 +4,67 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Final
+from typing import Final, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from ...errors import AccessRefused, BadUrl, BrokerUnavailable, PillarboxError
-from .url import KafkaUrl
+from .url import KafkaUrl, alone, ordered
 
 log = logging.getLogger("pillarbox.publish.kafka")
 
 _AUTHENTICATION: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
 
 
+Kind = Literal["batch", "alone", "ordered"]
+"""A producer that batches, one that sends each message by itself, and one that leaves no gap in a partition."""
+
+_SLICE: Final = 0.1
+"""Seconds. In a longer flush the binding goes on serving reports after a fatal error, and loses them."""
+
+
 class Client:
-    """Two producers: one that batches, and one that sends each message alone; and an admin client for questions."""
+    """The producers, each made when it is first needed, and an admin client for questions."""
 
     def __init__(self, url: KafkaUrl) -> None:
         self._url = url
-        self._producers: dict[bool, Producer] = {}
+        self._producers: dict[Kind, Producer] = {}
         self._admin: AdminClient | None = None
+        self._batch_size = url.batch_size
         self._errors: dict[int, str] = {}  # what the client said since the last successful look, by code
         self._told: set[int] = set()
-        self._fatal = False
 
-    def producer(self, *, alone: bool = False) -> Producer:
+    @property
+    def queue_bytes(self) -> int:
+        """What a producer queues, at most; a larger message goes by the one that sends each alone."""
+        return self._url.queue_bytes
+
+    def producer(self, kind: Kind = "batch") -> Producer:
         """The living producer; BadUrl (PB-002) when an option of the URL is not known to the client."""
-        if alone not in self._producers:
-            extra = {"batch.num.messages": 1} if alone else {}
+        if kind not in self._producers:
             try:
-                self._producers[alone] = Producer({**self._url.config, **extra, "error_cb": self._on_error}, logger=log)
+                self._producers[kind] = self._make(kind)
             except KafkaException as error:
                 text = error.args[0].str()
                 raise BadUrl(
                     f"{self._url.shown}: {text}.", fix="Correct the option in the URL; options are those of librdkafka."
                 ) from error
-        return self._producers[alone]
+        return self._producers[kind]
+
+    def _make(self, kind: Kind) -> Producer:
+        if kind == "batch":
+            return Producer({**self._url.config, "error_cb": self._on_error}, logger=log)
+        if kind == "alone":
+            return Producer({**alone(self._url), "error_cb": self._on_error}, logger=log)
+        # Whatever refuses a message is fatal to this producer, and no news: the reports tell it.
+        silent = logging.Logger("pillarbox.publish.kafka.ordered", logging.CRITICAL + 1)
+        return Producer({**ordered(self._url, self._batch_size), "error_cb": self._on_error}, logger=silent)
+
+    def make_batches_smaller(self) -> bool:
+        """For the ordered producer, which must be discarded; False when a batch is one message already."""
+        before, self._batch_size = self._batch_size, max(1, self._batch_size // 8)
+        return before > 1
 
     def admin(self) -> AdminClient:
         """A client for questions about configuration."""
@@ -63,12 +88,12 @@ class Client:
 
     def had_trouble(self) -> bool:
         """Serve what the client had to say since the last call: True when brokers were lost or it broke for good."""
-        for producer in list(self._producers.values()):
-            producer.poll(0)
-        if self._fatal:
-            self._fatal = False
-            self.discard(alone=False)
-            self.discard(alone=True)
+        for kind, producer in list(self._producers.items()):
+            try:
+                producer.poll(0)
+            except KafkaException as error:  # a fatal one: the binding raises it instead of calling back
+                log.warning("Kafka at %s: %s", self._url.shown, error.args[0].str())
+                self.discard(kind)
         trouble = bool(self._errors)
         self._told = set(self._errors)  # the log says it once, not at every probe of a long outage
         self._errors.clear()
@@ -79,9 +104,9 @@ class Client:
         """True when the client found no broker to connect to since the last :meth:`had_trouble`."""
         return KafkaError._ALL_BROKERS_DOWN in self._errors
 
-    def discard(self, *, alone: bool) -> None:
+    def discard(self, kind: Kind) -> None:
         """Throw the producer away; the next use makes another. Nothing may be in flight."""
-        self._producers.pop(alone, None)
+        self._producers.pop(kind, None)
 
     def close(self) -> None:
         """Throw everything away."""
@@ -90,13 +115,11 @@ class Client:
 
     def reason(self, error: KafkaException) -> str:
         """Why a broker did not answer: what the client said in the background tells more than the error itself."""
-        for producer in list(self._producers.values()):
-            producer.poll(0)
+        self.producer().poll(0)
         told = [text for code, text in self._errors.items() if code != KafkaError._ALL_BROKERS_DOWN]
         return told[-1] if told else str(error.args[0].str())
 
     def _on_error(self, error: KafkaError) -> None:
-        self._fatal = self._fatal or error.fatal()
         if error.code() not in self._errors and error.code() not in self._told:
             log.warning("Kafka at %s: %s", self._url.shown, error.str())
         self._errors[error.code()] = error.str()
@@ -111,3 +134,11 @@ class Client:
                 fix="Check security.protocol, ssl.ca.location and the certificates in the URL's options.",
             )
         return BrokerUnavailable(f"Kafka at {self._url.shown} does not answer: {reason}.")
+
+
+def serve(producer: Producer, seconds: float) -> tuple[int, bool]:
+    """Send what waits and take reports for up to ``seconds``: how many messages are left, and whether it broke."""
+    try:
+        return producer.flush(min(_SLICE, seconds)), False
+    except KafkaException:  # fatal; each message's own report says what it means
+        return len(producer), True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError
@@ -16,10 +16,11 @@ _new_tuple = tuple.__new__
 
 
 class Failure(NamedTuple):
-    """An error report: its code decides, the text is for people."""
+    """An error: its code decides, the text is for people. ``partition`` -1: the client refused it by itself."""
 
     code: int
     text: str
+    partition: int = -1
 
 
 class Flight:
@@ -32,6 +33,14 @@ class Flight:
         self.states: dict[str, TopicState] = {}  # what the cluster said about topics, when it had to be asked
         self._refusals: list[Outcome] = []
         self.broken = False  # a fatal error: the producer is of no more use
+        self.reported = False  # a message that had been handed over failed
+
+    def start(self, indexes: Iterable[int]) -> None:
+        """These are sent now, perhaps again: what they failed with before is of no interest any more."""
+        self.reported = False
+        if self.failures:
+            for index in indexes:
+                self.failures.pop(index, None)
 
     def reporter(self) -> Callable[[int, KafkaError | None, Report], None]:
         """What takes the delivery report of the message at an index. It runs once per message, so it does little."""
@@ -42,7 +51,8 @@ class Flight:
                 # As Confirmed(partition, offset), without the call of its __new__.
                 outcomes[index] = _new_tuple(Confirmed, (report.partition(), report.offset()))
             else:
-                self.fail(index, error)
+                self.reported = True
+                self.fail(index, error, report.partition())
 
         return report
 
@@ -56,9 +66,9 @@ class Flight:
         """The outcomes that are not confirmations, without a look at each message."""
         return [*self._refusals, *(self.outcomes[index] for index in self.failures)]
 
-    def fail(self, index: int, error: KafkaError) -> None:
+    def fail(self, index: int, error: KafkaError, partition: int | None = -1) -> None:
         """The message failed with this error, reported or raised."""
-        self.failures[index] = Failure(error.code(), error.str())
+        self.failures[index] = Failure(error.code(), error.str(), -1 if partition is None else partition)
         self.broken = self.broken or error.fatal() or error.code() == KafkaError._FATAL
 
     def unanswered(self) -> list[int]:

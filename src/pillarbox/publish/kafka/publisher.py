@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from ...errors import UsedAfterFork
 from ...event.message import Message
 from ...ports import Outcome, PublisherCapabilities, Rejected, Unavailable, Unknown
-from .client import Client
+from .client import Client, Kind
 from .flight import Flight
+from .ordered import OrderedFlight
 from .sending import send
 from .topics import Topics, TopicState
 from .url import KafkaUrl, parse_kafka_url
@@ -52,6 +53,13 @@ class KafkaPublisher:
 
     def publish(self, messages: Sequence[Message]) -> list[Outcome]:
         """Send all, pipelined; one outcome per message in the same order, within the deadline."""
+        return self._publish(messages, ordered=False)
+
+    def publish_in_order(self, messages: Sequence[Message]) -> list[Outcome]:
+        """The same by a producer that leaves no gaps; see :mod:`.ordered`. A stream is a topic and key."""
+        return self._publish(messages, ordered=True)
+
+    def _publish(self, messages: Sequence[Message], *, ordered: bool) -> list[Outcome]:
         if not messages:
             return []
         with self._lock:
@@ -60,8 +68,12 @@ class KafkaPublisher:
             flight = Flight(messages)
             self._look_first = self._client.had_trouble() or self._look_first
             self._refuse_in_advance(flight, timeout=min(3.0, self._deadline / 4))
-            self._send(flight, flight.unanswered(), until=started + 0.8 * self._deadline)
-            self._judge(flight, until=started + 0.95 * self._deadline)
+            until, judged = started + 0.8 * self._deadline, started + 0.95 * self._deadline
+            if ordered:
+                self._send_in_order(flight, until=until, judged=judged)
+            else:
+                self._send(flight, flight.unanswered(), until=until)
+                self._judge(flight, until=judged)
             self._look_first = any(map(_is_outage, flight.exceptions()))
             return flight.results()
 
@@ -103,27 +115,29 @@ class KafkaPublisher:
             else None
         )
 
-    def _send(self, flight: Flight, indexes: Sequence[int], *, until: float) -> None:
-        self._send_with(flight, indexes, alone=False, until=until)
-        suspects = [index for index, failure in flight.failures.items() if failure.code in TOO_LARGE]
-        if len(suspects) > 1:
-            # A record batch is refused as a whole: its small messages are told from the large one by going alone.
-            for index in suspects:
-                del flight.failures[index]
-            self._send_with(flight, sorted(suspects), alone=True, until=until)
+    def _send_in_order(self, flight: Flight, *, until: float, judged: float) -> None:
+        one = OrderedFlight(self._client, self._topics, flight, until=until, hopeless=self._hopeless)
+        one.run()
+        self._judge(flight, until=judged)
+        one.finish()
 
-    def _send_with(self, flight: Flight, indexes: Sequence[int], *, alone: bool, until: float) -> None:
-        producer = self._client.producer(alone=alone)
-        send(producer, flight, indexes, until=until, hopeless=self._hopeless)
-        unreported = len(producer) > 0
-        if unreported:
-            # The binding's `blocking` means the opposite of what it says, so the reports are waited for here.
-            producer.purge()
-            producer.flush(1.0)
-        if unreported or flight.broken:
-            # After a purge the sequence numbers have a gap; after a fatal error nothing works any more.
-            flight.broken = False
-            self._client.discard(alone=alone)
+    def _send(self, flight: Flight, indexes: Sequence[int], *, until: float) -> None:
+        self._send_with("batch", flight, indexes, until=until)
+        suspects = [index for index, failure in flight.failures.items() if failure.code in TOO_LARGE]
+        # A record batch is refused as a whole: its small messages are told from the large one by going alone.
+        again = [*(suspects if len(suspects) > 1 else ()), *self._larger_than_the_queue(flight)]
+        if again:
+            flight.start(again)
+            self._send_with("alone", flight, sorted(again), until=until)
+
+    def _larger_than_the_queue(self, flight: Flight) -> list[int]:
+        most = self._client.queue_bytes // 2
+        full = [index for index, failure in flight.failures.items() if failure.code == KafkaError._QUEUE_FULL]
+        return [index for index in full if len(flight.messages[index].payload) >= most]
+
+    def _send_with(self, kind: Kind, flight: Flight, indexes: Sequence[int], *, until: float) -> None:
+        if not send(self._client.producer(kind), flight, indexes, until=until, hopeless=self._hopeless):
+            self._client.discard(kind)
 
     def _hopeless(self, flight: Flight, silent: bool, seconds: float) -> bool:
         """Does the cluster itself say that waiting is senseless? ``silent``: no report has come for long."""

@@ -10,6 +10,8 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ...event.message import to_headers
+from ..streams import Gate
+from .client import serve
 from .flight import Flight
 
 _PATIENCE: Final = 3.0
@@ -22,18 +24,41 @@ Hopeless = Callable[[Flight, bool, float], bool]
 """Called with the flight, whether the silence is long, and the seconds it may take to find out."""
 
 
-def send(
-    producer: Producer,
-    flight: Flight,
-    indexes: Sequence[int],
-    *,
-    until: float,
-    hopeless: Hopeless,
+def send(producer: Producer, flight: Flight, indexes: Sequence[int], *, until: float, hopeless: Hopeless) -> bool:
+    """Hand over these messages and wait, until each has its report, ``until`` is reached, or it is ``hopeless``.
+
+    False: the producer is of no more use.
+    """
+    _hand_over(producer, flight, indexes, until)
+    _wait(producer, flight, until, hopeless, stop=lambda: flight.broken)
+    return _clear(producer, flight)
+
+
+def send_in_order(
+    producer: Producer, flight: Flight, indexes: Sequence[int], gate: Gate, *, until: float, hopeless: Hopeless
+) -> bool:
+    """The same, until one report is a failure: then nothing more is sent, and only what is under way is waited for.
+
+    What the gate stops is not handed over, and what the client itself refuses closes it.
+    """
+    _hand_over(producer, flight, indexes, until, gate)
+    _wait(producer, flight, until, hopeless, stop=lambda: flight.broken or flight.reported)
+    failed = flight.broken or flight.reported
+    if failed:
+        producer.purge(in_flight=False)
+        _wait(producer, flight, until, hopeless, stop=lambda: False)
+    # After a purge the sequence numbers have a gap.
+    return _clear(producer, flight) and not failed
+
+
+def _hand_over(
+    producer: Producer, flight: Flight, indexes: Sequence[int], until: float, gate: Gate | None = None
 ) -> None:
-    """Hand over these messages and wait, until each has its report, ``until`` is reached, or it is ``hopeless``."""
     produce, messages, report = producer.produce, flight.messages, flight.reporter()
     for index in indexes:
         message = messages[index]
+        if gate and gate.stops(message):
+            continue
         while True:
             try:
                 # No timestamp: retention goes by it, and an old event must not expire as soon as it is written.
@@ -45,19 +70,32 @@ def send(
                     on_delivery=partial(report, index),
                 )
             except BufferError:  # the client's queue is full: serve reports until there is room
-                if time.monotonic() < until:
-                    producer.poll(0.05)
+                if gate is not None and (flight.broken or flight.reported or time.monotonic() >= until):
+                    return
+                if _make_room(producer, flight, until):
                     continue
                 flight.fail(index, KafkaError(KafkaError._QUEUE_FULL))
             except KafkaException as error:
                 flight.fail(index, error.args[0])
+                if gate is not None:
+                    if flight.broken:  # it was not this message's fault
+                        del flight.failures[index]
+                        return
+                    gate.close(message)
             break
-    _wait(producer, flight, until, hopeless)
 
 
-def _wait(producer: Producer, flight: Flight, until: float, hopeless: Hopeless) -> None:
+def _make_room(producer: Producer, flight: Flight, until: float) -> bool:
+    """False when there will be none in time, or never: the message alone is more than the queue takes."""
+    if time.monotonic() >= until or not len(producer):
+        return False
+    _serve(producer, flight, 0.05)
+    return True
+
+
+def _wait(producer: Producer, flight: Flight, until: float, hopeless: Hopeless, *, stop: Callable[[], bool]) -> None:
     waiting, quiet_since, ask_after = len(producer), time.monotonic(), _PATIENCE
-    while waiting and not flight.broken:
+    while waiting and not stop():
         now = time.monotonic()
         if now >= until:
             return
@@ -66,7 +104,26 @@ def _wait(producer: Producer, flight: Flight, until: float, hopeless: Hopeless) 
             if hopeless(flight, now - quiet_since >= _SILENCE, min(2.0, until - now)):
                 return
             continue
-        left = producer.flush(min(0.5, until - now))
+        left = _serve(producer, flight, until - now)
         if left < waiting:
             quiet_since, ask_after = time.monotonic(), _PATIENCE
         waiting = left
+
+
+def _clear(producer: Producer, flight: Flight) -> bool:
+    """Purge what is left, so that nothing is sent later unnoticed. False: the producer must be thrown away."""
+    broken, left = flight.broken, len(producer)
+    if left:
+        # The binding's `blocking` means the opposite of what it says, so the reports are waited for here.
+        producer.purge()
+        deadline = time.monotonic() + 1.0
+        while _serve(producer, flight, 0.1) and time.monotonic() < deadline:
+            pass
+    flight.broken = False
+    return not left and not broken
+
+
+def _serve(producer: Producer, flight: Flight, seconds: float) -> int:
+    left, broken = serve(producer, seconds)
+    flight.broken = flight.broken or broken
+    return left

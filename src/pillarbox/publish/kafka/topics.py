@@ -55,7 +55,8 @@ class Topics:
         if code in _REFUSED:
             self.forget(name)
             text, permanent = _REFUSED[code]
-            return TopicState(Rejected(f"{text.format(name=name)}", permanent=permanent), None, True)
+            refused = Rejected(text.format(name=name), permanent=permanent, of_destination=not permanent)
+            return TopicState(refused, None, True)
         if metadata.partitions:
             self._found[name] = self._monotonic()
         return self._state(name, metadata)

@@ -25,6 +25,16 @@ class KafkaUrl(NamedTuple):
     config: dict[str, str | int | float]
     shown: str
 
+    @property
+    def batch_size(self) -> int:
+        """Bytes of a batch, at most; a single larger message is a batch of its own."""
+        return int(self.config.get("batch.size", 1_000_000))
+
+    @property
+    def queue_bytes(self) -> int:
+        """Bytes that wait in a producer, at most."""
+        return int(self.config["queue.buffering.max.kbytes"]) * 1024
+
 
 def parse_kafka_url(url: str, *, deadline: float) -> KafkaUrl:
     """Read ``kafka://host:port,host:port?option=value``; options are those of librdkafka.
@@ -58,6 +68,8 @@ def parse_kafka_url(url: str, *, deadline: float) -> KafkaUrl:
         "message.timeout.ms": int(deadline * 1_000) + 1_000,
         # The broker is the judge of what is too large, topic by topic.
         "message.max.bytes": 1_000_000_000,
+        # The client copies what it is handed. A full queue is back-pressure; a larger message is sent alone.
+        "queue.buffering.max.kbytes": 65_536,
     }
     if parts.user is not None:
         config |= {
@@ -67,6 +79,37 @@ def parse_kafka_url(url: str, *, deadline: float) -> KafkaUrl:
             "sasl.password": parts.password or "",
         }
     return KafkaUrl(config | dict(parts.options), parts.shown)
+
+
+def alone(url: KafkaUrl) -> dict[str, str | int | float]:
+    """For a producer that sends each message in a batch of its own, however large."""
+    return {**url.config, "batch.num.messages": 1, "queue.buffering.max.kbytes": 1_048_576}
+
+
+def ordered(url: KafkaUrl, batch_size: int) -> dict[str, str | int | float]:
+    """For a producer that leaves no gap: nothing is sent to a partition after a message that is not there.
+
+    Raises BadUrl (PB-002) for a partitioner that scatters keys.
+    """
+    if url.config["partitioner"] == "random":
+        raise BadUrl(
+            f"{url.shown} sets partitioner=random, which scatters a key over partitions: there is no order then.",
+            fix="Leave partitioner out, or choose one that goes by key.",
+        )
+    return {
+        **{name: value for name, value in url.config.items() if name not in _OTHER_NAMES},
+        "enable.gapless.guarantee": True,
+        # The guarantee does not cover messages that expire in the client: ours is the only deadline.
+        "message.timeout.ms": 0,
+        "retries": 2_147_483_647,
+        # A broker that has not yet heard of this producer takes any first sequence number: with two requests under
+        # way the second may be accepted although the first was refused. One at a time costs nothing that shows.
+        "max.in.flight.requests.per.connection": 1,
+        "batch.size": batch_size,
+    }
+
+
+_OTHER_NAMES: Final = frozenset({"delivery.timeout.ms", "message.send.max.retries", "max.in.flight"})
 
 
 def _bracketed(host: str) -> str:

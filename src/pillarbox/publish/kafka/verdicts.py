@@ -43,11 +43,13 @@ _TROUBLE: Final = frozenset(
     {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
 )
 
+PURGED_IN_FLIGHT: Final = KafkaError._PURGE_INFLIGHT
+
 _PURGED: Final = {
     # A message that was sent, failed and waits for the client's retry is purged from the queue like a fresh one, so
     # even this does not prove that the broker has it not.
     KafkaError._PURGE_QUEUE: "not confirmed in time (it was waiting to be sent, perhaps again)",
-    KafkaError._PURGE_INFLIGHT: "sent and not confirmed in time",
+    PURGED_IN_FLIGHT: "sent and not confirmed in time",
 }
 
 
@@ -77,7 +79,7 @@ def outcome_of(code: int, text: str, *, trouble: str | None = None, broker_answe
     if code in _REFUSED_FOR_GOOD:
         return Rejected(text, permanent=True)
     if code in MISSING:
-        return Rejected(text, permanent=False)
+        return Rejected(text, permanent=False, of_destination=True)
     if code in _NOT_WRITTEN:
         return Unavailable(text, broker_answers=code in _OF_THE_PARTITION)
     reason = _PURGED.get(code, text)

@@ -1,0 +1,150 @@
+"""One call of publish_in_order: epochs of a gapless producer, each ended by its first failure.
+
+With one request in flight and no gaps, nothing of a partition is sent behind a message that is not there. A message
+that is refused ends the producer, and with it much that had no fault of its own: that is sent by the next one, within
+the same call, except what stands behind the refused message in its stream.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from ...ports import Confirmed, Rejected, Unavailable
+from ..streams import Gate, Name, stream_of
+from .client import Client
+from .flight import Flight
+from .sending import Hopeless, send, send_in_order
+from .topics import Topics
+from .verdicts import MISSING, PURGED_IN_FLIGHT, TOO_LARGE, outcome_of
+
+
+class OrderedFlight:
+    """Sends the messages of ``flight`` that have no outcome yet, as far as their streams allow.
+
+    A refusal for size names its culprit only where it was alone in its batch. A message larger than the topic takes is
+    larger than a batch, so it is; for topics that take less than a batch, batches are made smaller until it is.
+    """
+
+    def __init__(self, client: Client, topics: Topics, flight: Flight, *, until: float, hopeless: Hopeless) -> None:
+        self._client = client
+        self._topics = topics
+        self._flight = flight
+        self._until = until
+        self._hopeless = hopeless
+        self._gate = Gate()
+        self._again: set[int] = set()  # failed, though another message was to blame
+        self._too_large: dict[str, int] = {}  # by topic, the smallest payload that was refused for its size
+
+    def run(self) -> None:
+        """Send, until all have their report, the time is over or the broker is in trouble."""
+        while time.monotonic() < self._until:
+            bulk, suspects = self._split(self._open())
+            if bulk:
+                self._send(bulk)
+            elif suspects:
+                self._send_alone(suspects)
+            else:
+                return
+            if self._flight.failures and not self._learn(alone=not bulk):
+                return
+
+    def finish(self) -> None:
+        """Give the messages that were not sent their outcome."""
+        flight, gate = self._flight, Gate()
+        if not flight.unanswered():
+            return
+        answers = any(isinstance(outcome, (Confirmed, Rejected)) for outcome in flight.outcomes)
+        late = Unavailable("not sent within the deadline", broker_answers=answers)
+        for index, message in enumerate(flight.messages):
+            outcome = flight.outcomes[index]
+            if outcome is None:
+                outcome = flight.outcomes[index] = gate.stops(message) or late
+            if not isinstance(outcome, Confirmed):
+                gate.close(message)
+
+    # Sending ------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> list[int]:
+        """The messages that have no outcome, and no failure of their own."""
+        failures, again = self._flight.failures, self._again
+        found = self._flight.unanswered()
+        return [index for index in found if index not in failures or index in again] if failures else found
+
+    def _split(self, todo: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """What can go pipelined, and what has to go alone once all before it in its stream is there."""
+        messages, most = self._flight.messages, self._client.queue_bytes // 2
+        if not self._gate and not self._too_large and all(len(messages[index].payload) < most for index in todo):
+            return todo, ()
+        bulk, suspects = [], []
+        cut: set[Name] = set()
+        for index in todo:
+            message = messages[index]
+            stream = stream_of(message)
+            if stream in cut or self._gate.stops(message):
+                continue
+            if len(message.payload) < self._too_large.get(message.destination, most):
+                bulk.append(index)
+                continue
+            suspects.append(index)
+            if stream is not None:
+                cut.add(stream)
+        return bulk, suspects
+
+    def _send(self, indexes: Sequence[int]) -> None:
+        flight, producer = self._flight, self._client.producer("ordered")
+        flight.start(indexes)
+        if not send_in_order(producer, flight, indexes, self._gate, until=self._until, hopeless=self._hopeless):
+            self._client.discard("ordered")
+
+    def _send_alone(self, indexes: Sequence[int]) -> None:
+        """One message of each stream: whatever becomes of it, nothing behind it is under way."""
+        flight, producer = self._flight, self._client.producer("alone")
+        flight.start(indexes)
+        if not send(producer, flight, indexes, until=self._until, hopeless=self._hopeless):
+            self._client.discard("alone")
+
+    # Learning from failures ---------------------------------------------------------------------------------------
+
+    def _learn(self, *, alone: bool) -> bool:
+        """Settle the failures that name their culprit, and say which others may be sent again. False: give up."""
+        culprits, crowded = self._culprits(alone=alone)
+        if not culprits and not (crowded and self._client.make_batches_smaller()):
+            return False
+        for index in culprits:
+            self._refuse(index)
+        flight = self._flight
+        for index, failure in list(flight.failures.items()):
+            message = flight.messages[index]
+            if failure.code == PURGED_IN_FLIGHT:  # it may be there, and nobody waits for the answer any more
+                self._gate.close(message)
+            elif self._gate.stops(message):  # behind the culprit, so it was never sent
+                del flight.failures[index]
+            else:
+                self._again.add(index)
+        return True
+
+    def _culprits(self, *, alone: bool) -> tuple[list[int], bool]:
+        """The messages that were refused for what they are, and whether a batch was refused that hides another."""
+        flight = self._flight
+        batches: dict[tuple[str, int], list[int]] = defaultdict(list)
+        culprits = []
+        for index, failure in flight.failures.items():
+            if failure.code in TOO_LARGE and failure.partition >= 0 and not alone:
+                batches[flight.messages[index].destination, failure.partition].append(index)
+            elif isinstance(outcome_of(failure.code, failure.text), Rejected):
+                culprits.append(index)
+        culprits += [batch[0] for batch in batches.values() if len(batch) == 1]
+        return culprits, any(len(batch) > 1 for batch in batches.values())
+
+    def _refuse(self, index: int) -> None:
+        flight, message = self._flight, self._flight.messages[index]
+        failure = flight.failures.pop(index)
+        flight.outcomes[index] = outcome_of(failure.code, failure.text)
+        self._gate.close(message)
+        if failure.code in MISSING:
+            self._topics.forget(message.destination)
+        if failure.code in TOO_LARGE:
+            smallest = self._too_large.get(message.destination, len(message.payload))
+            self._too_large[message.destination] = min(smallest, len(message.payload))
