@@ -24,15 +24,15 @@ class RelaySettings:
     it. ``max_bytes``: payload bytes that may be under way. ``late_commit``: see :mod:`.ordered.lowmark`.
 
     >>> RelaySettings(lease=30, broker_deadline=10).batch
-    1000
+    2000
     """
 
     lease: float = 60.0
     broker_deadline: float = 20.0
-    batch: int = 1000
+    batch: int = 2000
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     poll_min: float = 0.005
-    poll_max: float = 0.5
+    poll_max: float = 0.55
     due_interval: float = 0.5
     probe_interval: float = 1.0
     linger: float = 1.0
@@ -49,3 +49,5 @@ class RelaySettings:
             raise ConfigError(f"The batch must be between 1 and 10,000 events, got {self.batch}.")
         if not 0 < self.poll_min <= self.poll_max or self.due_interval <= 0 or self.probe_interval <= 0:
             raise ConfigError(f"Poll, due and probe intervals must be positive and poll_min <= poll_max: {self}.")
+        if self.on_failure not in ("hold", "skip") or self.max_bytes < 1 or self.linger < 0 or self.late_commit <= 0:
+            raise ConfigError(f"on_failure is hold or skip, and the limits are positive: {self}.")

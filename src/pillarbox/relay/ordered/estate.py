@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from ...policy.lanes import lane_of
@@ -66,9 +67,9 @@ class Holds:
         waiting = self._by_stream.get(stream) or self._by_stream.get(stream._replace(lane=EVERY_LANE))
         return None if waiting is None else waiting.hold
 
-    def lanes(self) -> list[int]:
-        """Lanes with a hold of their own."""
-        return [stream.lane for stream in self._by_stream if stream.lane != EVERY_LANE]
+    def lanes(self, limit: int) -> list[int]:
+        """Up to ``limit`` lanes with a hold of their own."""
+        return list(islice((stream.lane for stream in self._by_stream if stream.lane != EVERY_LANE), limit))
 
     def put(self, hold: Hold, now: float) -> None:
         """Add or replace."""

@@ -1,0 +1,188 @@
+"""What a relay does besides its rounds, each at its own pace: its share of the partitions, what has come due, what
+operators released, the low marks, and a sweep for what should not be there."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from ...ports import OrderedStore, Span, Tenure
+from ..settings import RelaySettings
+from ..stats import RelayStats
+from .estate import Estate, Owned
+from .keeper import Keeper
+from .lowmark import LowMarks
+from .shares import next_look, quota, share
+
+log = logging.getLogger("pillarbox.relay")
+
+LOOK_SECONDS: Final = 1.0  # between looks at the fleet while at work
+MARK_SECONDS: Final = 0.5
+SWEEP_SECONDS: Final = 60.0
+
+
+class Duties:
+    """Every method takes the monotonic time. All may raise DatabaseUnavailable, and are then simply due again."""
+
+    def __init__(
+        self, store: OrderedStore, estate: Estate, keeper: Keeper, settings: RelaySettings, stats: RelayStats
+    ) -> None:
+        self._store = store
+        self._estate = estate
+        self._keeper = keeper
+        self._settings = settings
+        self._stats = stats
+        self._marks = LowMarks(store.writers, settings.late_commit)
+        self._next = dict.fromkeys(("look", "due", "holds", "marks", "sweep"), 0.0)
+        self._relays_seen = 1
+        self.entitled = 0
+
+    def at_work(self, now: float) -> None:
+        """While there is work: each duty when its time has come."""
+        if now >= self._next["look"]:
+            self.look(now)
+        if now >= self._next["due"]:
+            self._move_due(now)
+        if now >= self._next["holds"]:
+            self._next["holds"] = now + self._settings.due_interval
+            if any(one.holds for one in self._estate):
+                self._read_holds(now)
+        if now >= self._next["marks"]:
+            self._next["marks"] = now + MARK_SECONDS
+            self._move_marks(now)
+        if now >= self._next["sweep"]:
+            self._sweep(now)
+
+    def when_idle(self, now: float) -> bool:
+        """Idle: one cheap statement tells whether there is anything to do. Returns False when there is nothing."""
+        if now >= self._next["sweep"]:
+            self._sweep(now)
+        if self._marks.waiting:
+            self._move_marks(now)
+        signs = self._store.signs(self.spans())
+        if signs.relays != self._relays_seen or now >= self._next["look"]:
+            self.look(now)
+        if signs.due:
+            self._move_due(now)
+        if signs.drain:
+            self._read_holds(now)
+        return signs.ready or signs.due or self.anything_due(now)
+
+    def is_done(self, now: float) -> bool:
+        """True when nothing that is owned can go now."""
+        return bool(self._estate) and not self._store.signs(self.spans()).ready and not self.anything_due(now)
+
+    def anything_due(self, now: float) -> bool:
+        """True when a hold is due for another try, or drains."""
+        return any(one.is_free and one.holds and one.holds.due(now, 1) for one in self._estate)
+
+    def spans(self) -> list[Span]:
+        """Every partition, from its low mark on."""
+        return [Span(one.number, one.low_id) for one in self._estate]
+
+    # The share of the partitions ----------------------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """Compare what is owned with the fair share: give up what is too much, take what is free."""
+        fleet = self._store.fleet()
+        me = self._store.relay_id
+        self._relays_seen = max(1, len(fleet.relays))
+        self.entitled = quota(fleet.relays, me, len(fleet.partitions))
+        staying = [one for one in self._estate if not one.leaving]
+        mine = {one.number for one in staying}
+        todo = share(fleet, me, mine)
+        longest = self._settings.lease / 3 if len(fleet.relays) <= 1 else LOOK_SECONDS
+        self._next["look"] = now + (LOOK_SECONDS if todo.take or todo.give else next_look(fleet, mine, longest))
+        for one in sorted(staying, key=lambda one: (one.busy, -one.number))[: todo.give]:
+            one.leaving = True
+        self.release_leaving()
+        if todo.take:
+            self._acquire(todo.take, now)
+
+    def _acquire(self, numbers: list[int], now: float) -> None:
+        for partition in self._store.acquire(numbers):
+            owned = self._estate.add(partition, now)
+            self._stats.acquired += 1
+            if owned.is_careful:
+                self._stats.crashes_seen += 1
+                log.warning(
+                    "partition %d: an owner died with events up to row %d perhaps on their way, %d in a row",
+                    owned.number,
+                    owned.careful_to,
+                    owned.crashes,
+                )
+        self._owned_changed()
+
+    def release_leaving(self) -> None:
+        """Give up what is too much, once nothing of it is under way."""
+        gone = [one for one in self._estate if one.leaving and not one.busy]
+        if gone:
+            self._store.release([one.progress(handed_to=0) for one in gone])
+            for one in gone:
+                self._estate.lose(one.tenure)
+            self._stats.released += len(gone)
+            self._owned_changed()
+
+    def release_all(self) -> None:
+        """Before leaving: others take over at once. What is still under way may be sent twice."""
+        rest = list(self._estate)
+        self._store.release([one.progress(handed_to=None if one.busy else 0) for one in rest])
+        self._stats.released += len(rest)
+
+    def forget_lost(self) -> None:
+        """What the keeper found to be another relay's."""
+        for tenure in self._keeper.take_lost():
+            self.lose(tenure)
+
+    def lose(self, tenure: Tenure) -> None:
+        """This partition is another relay's."""
+        if self._estate.lose(tenure) is not None:
+            self._stats.partitions_lost += 1
+            log.warning("partition %d (token %d) belongs to another relay now", tenure.partition_no, tenure.token)
+            self._owned_changed()
+            self._next["look"] = 0.0
+
+    def _owned_changed(self) -> None:
+        self._stats.partitions = len(self._estate)
+        self._keeper.hold(self._estate.tenures())
+
+    # What is parked -----------------------------------------------------------------------------------------------
+
+    def _move_due(self, now: float) -> None:
+        self._next["due"] = now + self._settings.due_interval
+        tenures = [one.tenure for one in self._estate if one.is_free]
+        moved = self._store.move_due(tenures, self._settings.batch) if tenures else {}
+        for number, lowest in moved.items():
+            self._lower(self._estate.by_number[number], lowest - 1)
+            self._stats.came_due += 1
+            self._next["due"] = now
+
+    def _read_holds(self, now: float) -> None:
+        """An operator may have released a hold, here or anywhere."""
+        for hold in self._store.holds([one.number for one in self._estate], drain_only=True):
+            owned = self._estate.by_number.get(hold.stream.partition_no)
+            if owned is None or owned.busy:
+                continue
+            known = owned.holds.get(hold.stream)
+            if known is None or known.hold.mode != "drain":
+                owned.holds.put(hold, now)
+
+    # The low marks ------------------------------------------------------------------------------------------------
+
+    def _move_marks(self, now: float) -> None:
+        for number, mark in self._marks.passed(now).items():
+            if (owned := self._estate.by_number.get(number)) is not None:
+                owned.passed = max(owned.passed, mark)
+        self._marks.mark({one.number: one.settled_to for one in self._estate if one.settled_to > one.passed}, now)
+
+    def _sweep(self, now: float) -> None:
+        self._next["sweep"] = now + SWEEP_SECONDS
+        spans = [Span(one.number, one.low_id) for one in self._estate if one.is_free]
+        for number in self._store.stragglers(spans) if spans else ():
+            log.warning("partition %d: an event below the low mark, which should not be possible; it is sent", number)
+            self._stats.stragglers += 1
+            self._lower(self._estate.by_number[number], 0)
+
+    def _lower(self, owned: Owned, to: int) -> None:
+        """There is something to read below the low mark; the next read takes the mark up again."""
+        owned.low_id = min(owned.low_id, to)

@@ -1,0 +1,116 @@
+"""Which round comes next, and reading it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ...ports import Delivery, Hold, OrderedQueue, Reading, Span, Stream
+from . import careful
+from .estate import Estate, Owned, Streams
+from .rounds import NeedsPayload, Round, fresh
+
+_HEADS_PER_ROUND: Final = 200
+_BARE_LANES: Final = 1_000
+
+
+class Reader:
+    """Takes fresh rounds and drains in turn, so that neither starves the other, and partitions in turn, too."""
+
+    def __init__(self, store: OrderedQueue, estate: Estate, streams: Streams) -> None:
+        self._store = store
+        self._estate = estate
+        self._streams = streams
+        self._start = 0
+        self._drained_last = False
+
+    def next_round(self, limit: int, budget: int, now: float) -> Round | None:
+        """At most ``limit`` events and ``budget`` bytes of payload (but at least one event); None: nothing to do."""
+        drain_first, self._drained_last = not self._drained_last, False
+        if drain_first and (round_ := self._drain(limit, budget, now)) is not None:
+            self._drained_last = True
+            return round_
+        round_ = self._fresh(limit, budget, now)
+        if round_ is None and not drain_first:
+            round_ = self._drain(limit, budget, now)
+        return round_
+
+    # From the queue -----------------------------------------------------------------------------------------------
+
+    def _fresh(self, limit: int, budget: int, now: float) -> Round | None:
+        suspect = self._suspect()
+        if suspect is not None and suspect.is_free:
+            # Alone: what a crash takes along is then known.
+            size = careful.group_size(suspect.crashes, limit)
+            reading, group = self._read({suspect.number: suspect}, size, budget)
+            self._end_care(suspect, reading, now)
+            if group.owned:
+                return group
+        free = self._estate.free(lambda one: not one.is_careful)
+        later = {one.number: one for one in free if one.number >= self._start}
+        round_ = self._ordinary(later, limit, budget) if later else None
+        if round_ is None and len(later) < len(free):
+            round_ = self._ordinary({one.number: one for one in free}, limit, budget)
+        return round_
+
+    def _ordinary(self, read: Mapping[int, Owned], limit: int, budget: int) -> Round | None:
+        reading, round_ = self._read(read, limit, budget)
+        # Behind the last one read; from the first one when everything was read: idling costs one statement.
+        self._start = max(round_.owned) + 1 if reading.more and round_.owned else 0
+        return round_ if round_.owned else None
+
+    def _read(self, read: Mapping[int, Owned], limit: int, budget: int) -> tuple[Reading, Round]:
+        spans = [Span(one.number, one.low_id) for one in read.values()]
+        bare = frozenset(lane for one in read.values() if one.holds for lane in one.holds.lanes(_BARE_LANES))
+        reading = self._store.read(spans, limit, budget, bare)
+        try:
+            round_ = fresh(reading, read, self._streams, bare)
+        except NeedsPayload:
+            reading = self._store.read(spans, limit, budget, ())
+            round_ = fresh(reading, read, self._streams, frozenset())
+        for number, to in round_.read_to.items():
+            if number not in round_.owned:  # nothing is left there up to the mark
+                read[number].low_id = max(read[number].low_id, to)
+        return reading, round_
+
+    # After a crash ------------------------------------------------------------------------------------------------
+
+    def _suspect(self) -> Owned | None:
+        """The one partition with a crash behind it that may be worked on."""
+        ones = sorted((one for one in self._estate if one.is_careful and not one.leaving), key=lambda one: one.number)
+        return next((one for one in ones if one.busy), next(iter(ones), None))
+
+    def _end_care(self, owned: Owned, reading: Reading, now: float) -> None:
+        """All that was on its way at the crash is through, and nothing parked waits to be tried."""
+        first = min(
+            [one.key.id for one in reading.deliveries[:1]] + [one.key.id for one in reading.orphans[:1]], default=None
+        )
+        left = first is not None and first <= owned.careful_to
+        if not left and not owned.holds.due(now, 1):
+            owned.crashes = owned.careful_to = 0
+
+    # From the parked ----------------------------------------------------------------------------------------------
+
+    def _drain(self, limit: int, budget: int, now: float) -> Round | None:
+        """Parked events whose hold is due: heads of many streams together, or one stream's long tail."""
+        suspect = self._suspect()
+        for owned in self._estate.free(lambda one: bool(one.holds) and (not one.is_careful or one is suspect)):
+            size = careful.group_size(owned.crashes, limit)
+            due = owned.holds.due(now, min(size, _HEADS_PER_ROUND))
+            if due:
+                return self._read_parked(owned, due, size, budget)
+        return None
+
+    def _read_parked(self, owned: Owned, due: Sequence[Hold], limit: int, budget: int) -> Round:
+        send: list[Delivery] = []
+        draining: dict[Stream, bool] = {}
+        size = 0
+        for hold in due:
+            if len(send) >= limit or (send and size >= budget):
+                break
+            at_most = limit - len(send) if hold.mode == "drain" else 1  # a head that failed is tried alone
+            reading = self._store.read_parked(hold.stream, None, at_most, budget - size)
+            draining[hold.stream] = reading.more
+            send += reading.deliveries
+            size += sum(len(delivery.message.payload) for delivery in reading.deliveries)
+        return Round({owned.number: owned}, send, [], {}, draining, size)
