@@ -298,3 +298,27 @@ class CannotListen(PillarboxError):
 
     code = "PB-080"
     fix = "Give a free port and an address of this machine: --http 127.0.0.1:9464."
+
+
+# Retention --------------------------------------------------------------------------------------------------------
+
+
+class PrunerElsewhere(PillarboxError):
+    """Another pruner is at work on this database."""
+
+    code = "PB-070"
+    fix = "Nothing to do: it removes what this one would have. If it hangs, its database session holds the lock."
+
+
+class ArchiveFailed(PillarboxError):
+    """The function that archives events raised an error; nothing that it was given has been removed."""
+
+    code = "PB-071"
+    fix = "Correct the function; the next run gives it the same events again."
+
+
+class PartitionsUnfit(PillarboxError):
+    """The tables are not partitioned in a way that lets whole partitions be dropped."""
+
+    code = "PB-072"
+    fix = "Partition outbox_event and outbox_receipt by RANGE (id), see the retention chapter of docs/operations.md."

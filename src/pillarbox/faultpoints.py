@@ -16,6 +16,9 @@ POINTS: Final = (
     "relay.after-claim",  # the claim is committed, nothing was sent
     "relay.after-confirm",  # the broker confirmed, nothing is settled
     "relay.after-settle",  # settled and committed
+    "prune.handed-over",  # the archive function returned, nothing is removed
+    "prune.within",  # events deleted, their receipts not yet, nothing committed
+    "prune.after-batch",  # a batch is committed
     "consumer.received",  # the broker delivered a message, nothing is done yet
     "consumer.after-handler",  # handler ran, its transaction is not committed
     "consumer.after-commit",  # effect and mark are committed, the broker has no acknowledgement

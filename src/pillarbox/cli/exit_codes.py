@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     CONFIG = 3
     """A setting, URL, driver or consumer name is wrong: trying again will not help."""
     UNAVAILABLE = 4
-    """A database or broker is away, a port is taken, or another `init` is at work: try again later."""
+    """A database or broker is away, a port is taken, or another `init` or `prune` is at work: try again later."""
     TABLES = 5
     """The tables are missing or of another version: run `pillarbox init`."""
     REFUSED = 6
@@ -37,9 +37,11 @@ _BY_ERROR: Final[dict[type[errors.PillarboxError], ExitCode]] = {
     errors.BadHandler: ExitCode.CONFIG,
     errors.BadConsumer: ExitCode.CONFIG,
     errors.NotImportable: ExitCode.CONFIG,
+    errors.PartitionsUnfit: ExitCode.CONFIG,
     errors.DatabaseUnavailable: ExitCode.UNAVAILABLE,
     errors.BrokerUnavailable: ExitCode.UNAVAILABLE,
     errors.InitBusy: ExitCode.UNAVAILABLE,
+    errors.PrunerElsewhere: ExitCode.UNAVAILABLE,
     errors.CannotListen: ExitCode.UNAVAILABLE,
     errors.TablesMissing: ExitCode.TABLES,
     errors.SchemaMismatch: ExitCode.TABLES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import NotImportable, PillarboxError
@@ -22,6 +23,14 @@ def load_consumer(name: str) -> Consumer:
     found = _attribute(name)
     if not isinstance(found, Consumer):
         raise NotImportable(f"{name} is a {type(found).__name__}, not a Consumer.")
+    return found
+
+
+def load_function(name: str) -> Callable[..., object]:
+    """The function at ``name``; NotImportable (PB-051) when it is none, or as for `load_consumer`."""
+    found = _attribute(name)
+    if not callable(found):
+        raise NotImportable(f"{name} is a {type(found).__name__}, not a function.")
     return found
 
 
