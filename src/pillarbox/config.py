@@ -6,6 +6,7 @@ Only the command line reads it. Library objects (Outbox, Relay, Consumer, …) k
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ FLAGS: Final = {
     "relay.stop_deadline": "--stop-deadline",
     "log.level": "--log-level",
     "log.json_lines": "--log-json",
+    "retention.keep": "--keep",
+    "retention.keep_dead": "--keep-dead",
+    "retention.rate": "--rate",
+    "retention.batch": "--batch",
+    "retention.archive": "--archive",
 }
 """The settings that have an option, and its name. The others live in the file and the environment only."""
 
@@ -45,6 +51,25 @@ Level = Annotated[
 
 class _Section(BaseModel):
     # Unknown keys: refused by `_check_keys` for the file (with a suggestion), warned about for the environment.
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def _duration(value: object) -> object:
+    """``"7d"`` as seconds; numbers, and what is no duration, as they are."""
+    if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", value)):
+        return float(found[1]) * _UNITS[found[2]]
+    return value
+
+
+def _rate(value: object) -> object:
+    """``"500/s"`` as 500."""
+    return value.strip().removesuffix("/s") if isinstance(value, str) else value
+
+
+KeepTime = Annotated[float, Field(ge=0, le=100 * 366 * 86_400, allow_inf_nan=False), BeforeValidator(_duration)]
+Rate = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_rate)]
+
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
@@ -95,6 +120,18 @@ class LogConfig(_Section):
     json_lines: bool = False
 
 
+class RetentionConfig(_Section):
+    """How long finished events stay. Keep times are seconds, or a number with s, m, h, d or w."""
+
+    by_relay: bool = False
+    keep: KeepTime = 604_800.0
+    keep_dead: KeepTime | None = None
+    rate: Rate = 0.0
+    batch: Annotated[int, Field(ge=1, le=10_000)] = 500
+    interval: Seconds = 60.0
+    archive: Annotated[str, Field(pattern=r"^(table|[^:]+:[^:]+)$")] | None = None
+
+
 class Config(BaseSettings):
     """Every setting of the command line."""
 
@@ -112,6 +149,7 @@ class Config(BaseSettings):
         cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return (init_settings,)  # `load` merges the sources itself, to know where each value came from
+    retention: RetentionConfig = RetentionConfig()
 
 
 @dataclass(frozen=True, slots=True)

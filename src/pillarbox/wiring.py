@@ -25,11 +25,15 @@ if TYPE_CHECKING:
     from .config import Config, RelayConfig  # pydantic is slow to import, and the library does without the settings
 
 
+    from .ops.prune import HandOver, Rules
+
+
+Ownership = Literal["partition", "row"]
 @contextmanager
-def open_engine(config: Config) -> Iterator[Engine]:
+def open_engine(config: Config, *, pool_size: int = 4, timeouts: Timeouts | None = None) -> Iterator[Engine]:
     """The engine of the configured database, disposed of at the end. Driver errors become PillarboxErrors."""
     url = database_url(config)
-    engine = relay_engine(url)
+    engine = relay_engine(url, pool_size=pool_size, timeouts=timeouts)
     try:
         yield engine
     except SQLAlchemyError as error:
@@ -43,10 +47,10 @@ def open_engine(config: Config) -> Iterator[Engine]:
 
 
 @contextmanager
-def open_checked_engine(config: Config) -> Iterator[Engine]:
+def open_checked_engine(config: Config, *, pool_size: int = 4, timeouts: Timeouts | None = None) -> Iterator[Engine]:
     """`open_engine`, tables checked: TablesMissing (PB-006) or SchemaMismatch (PB-007) when they do not fit."""
     _refuse_missing_file(database_url(config))
-    with open_engine(config) as engine:
+    with open_engine(config, pool_size=pool_size, timeouts=timeouts) as engine:
         Transactions(engine).read(check_schema)
         yield engine
 
@@ -59,7 +63,25 @@ def open_tables(config: Config) -> Iterator[Transactions]:
 
 
 @contextmanager
-def build_relay(config: Config, relay_id: str | None = None) -> Iterator[Relay]:
+def open_pruning_engine(config: Config) -> Iterator[Engine]:
+    """`open_checked_engine` for a pruner: it waits for a lock no longer than a second, others come first."""
+    with open_checked_engine(config, pool_size=2, timeouts=Timeouts(lock=1)) as engine:
+        yield engine
+
+
+def prune_rules(config: Config, archive_function: HandOver | None = None) -> Rules:
+    """The configured retention. ``archive_function`` is what ``retention.archive`` names, unless that is a table."""
+    from .ops.prune import TO_TABLE, Rules
+    from .policy.retention import Keep
+
+    found = config.retention
+    archive = TO_TABLE if found.archive == TO_TABLE else archive_function
+    keep = Keep(sent=found.keep, dead=found.keep_dead)
+    return Rules(keep, rate=found.rate, batch=found.batch, interval=found.interval, archive=archive)
+
+
+@contextmanager
+def build_relay(config: Config, relay_id: str | None = None) -> Iterator[Relay | OrderedRelay]:
     """A relay that is ready to run: tables checked, publisher not opened (the relay waits for a broker that is away).
 
     ``relay_id`` is its name in leases and receipts; the default is a new one. Raises what is wrong with the database or
