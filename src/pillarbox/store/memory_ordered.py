@@ -149,8 +149,10 @@ class MemoryPartitionStore:
     def stragglers(self, spans: Sequence[Span]) -> Sequence[int]:
         """See ports.OrderedQueue.stragglers."""
         low = {span.partition_no: span.after for span in spans}
-        below = (key.partition_no for key in self._tables.ready if key.id <= low.get(key.partition_no, -1))
-        return self._call("stragglers", lambda: sorted(set(below)))
+        ready = self._tables.ready
+        return self._call(
+            "stragglers", lambda: sorted({k.partition_no for k in ready if k.id <= low.get(k.partition_no, -1)})
+        )
 
     def move_due(self, tenures: Sequence[Tenure], limit: int) -> Mapping[int, int]:
         """See ports.OrderedQueue.move_due. The partition's ``low_id`` falls below what is moved at once."""
