@@ -25,6 +25,9 @@ FILE_VARIABLE: Final = "PILLARBOX_CONFIG"
 NOT_SETTINGS: Final = (FILE_VARIABLE, "PILLARBOX_TEST_", "PILLARBOX_REQUIRE_SERVICES")
 """Names (or beginnings) that other parts own: no warning about them."""
 
+OUTBOX_NAME: Final = r"^[a-z0-9][a-z0-9_-]{0,19}$"
+"""What an outbox may be called under ``[outboxes]``: it becomes part of relay ids and metrics."""
+
 FLAGS: Final = {
     "database": "--database",
     "broker": "--broker",
@@ -33,6 +36,9 @@ FLAGS: Final = {
     "relay.broker_deadline": "--broker-deadline",
     "relay.batch": "--batch",
     "relay.stop_deadline": "--stop-deadline",
+    "relay.http": "--http",
+    "relay.processes": "--processes",
+    "relay.listen": "--listen",
     "log.level": "--log-level",
     "log.json_lines": "--log-json",
     "retention.keep": "--keep",
@@ -100,6 +106,9 @@ class RelayConfig(_Section):
     due_interval: Seconds = 0.5
     probe_interval: Seconds = 1.0
     stop_deadline: Seconds = 25.0
+    http: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+    processes: Annotated[int, Field(ge=1, le=64)] = 1
+    listen: bool = False
     retry: RetryConfig = RetryConfig()
 
     @model_validator(mode="after")
@@ -111,6 +120,13 @@ class RelayConfig(_Section):
         if self.poll_min > self.poll_max:
             raise ValueError(f"poll_min ({self.poll_min:g}) is above poll_max ({self.poll_max:g})")
         return self
+
+
+class OutboxConfig(_Section):
+    """One of several outboxes that a relay process serves. Without a broker of its own it uses the common one."""
+
+    database: Annotated[str, Field(min_length=1)]
+    broker: str | None = None
 
 
 class LogConfig(_Section):
@@ -141,6 +157,7 @@ class Config(BaseSettings):
 
     database: str | None = None
     broker: str | None = None
+    outboxes: dict[Annotated[str, Field(pattern=OUTBOX_NAME)], OutboxConfig] = {}
     relay: RelayConfig = RelayConfig()
     log: LogConfig = LogConfig()
 
@@ -208,6 +225,14 @@ def keys() -> list[str]:
     return [key for key, _ in _flat(Config().model_dump())]
 
 
+def of_outbox(config: Config, name: str) -> Config:
+    """The tree as the relay of one of ``[outboxes]`` sees it: that database, and its broker or the common one."""
+    chosen = config.outboxes[name]
+    return config.model_copy(
+        update={"database": chosen.database, "broker": chosen.broker or config.broker, "outboxes": {}}
+    )
+
+
 def variable(key: str) -> str:
     """The environment variable of a setting: ``relay.batch`` is ``PILLARBOX_RELAY__BATCH``."""
     return PREFIX + key.upper().replace(".", "__")
@@ -239,6 +264,9 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _check_keys(found: Mapping[str, Any], model: type[BaseModel], path: Path, above: str = "") -> None:
     for name, value in found.items():
         key = above + name
+        if key == "outboxes" and isinstance(value, Mapping):
+            _check_outboxes(value, path)
+            continue
         if name not in model.model_fields:
             raise ConfigError(f"{key} in {path} is no setting.", fix=_suggest(key, keys(), "Remove it."))
         section = type(model.model_fields[name].default)
@@ -250,17 +278,37 @@ def _check_keys(found: Mapping[str, Any], model: type[BaseModel], path: Path, ab
             _check_keys(value, section, path, key + ".")
 
 
+def _check_outboxes(found: Mapping[str, Any], path: Path) -> None:
+    for name, value in found.items():
+        if not isinstance(value, Mapping):
+            raise ConfigError(
+                f"outboxes.{name} in {path} is a table, not a value.", fix=f"Write [outboxes.{name}] and database below."
+            )
+        _check_keys(value, OutboxConfig, path, f"outboxes.{name}.")
+
+
+def _is_of_outbox(name: str) -> bool:
+    """``PILLARBOX_OUTBOXES__SHOP__DATABASE``"""
+    above, _, last = name.upper().rpartition("__")
+    return above.startswith(variable("outboxes") + "__") and last in ("DATABASE", "BROKER")
+
+
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     known = {variable(key).lower() for key in keys()}
     source = EnvSettingsSource(Config)
-    source.env_vars = {name.lower(): value for name, value in environ.items() if value and name.lower() in known}
+    source.env_vars = {
+        name.lower(): value
+        for name, value in environ.items()
+        if value and (name.lower() in known or _is_of_outbox(name))
+    }
     return source()
 
 
 def _unknown_names(environ: Mapping[str, str]) -> Iterator[str]:
     known = [variable(key) for key in keys()]
     for name in sorted(environ):
-        if name.startswith(PREFIX) and name not in known and not name.startswith(NOT_SETTINGS):
+        ours = name in known or name.startswith(NOT_SETTINGS) or _is_of_outbox(name)
+        if name.startswith(PREFIX) and not ours:
             yield f"{name} is no setting and has no effect. {_suggest(name, known, 'Remove it.')}"
 
 
