@@ -91,7 +91,7 @@ def to_message(
         aggregate_type,
         aggregate_id,
         aggregate_id if event.key is None else check_name("key", event.key),
-        _moment(occurred_at if event.occurred_at is None else event.occurred_at),
+        utc_moment("occurred_at", occurred_at if event.occurred_at is None else event.occurred_at),
         _headers(event.headers),
         content_type,
         payload,
@@ -137,18 +137,17 @@ def _id(event: Event[object], made: UUID) -> UUID:
     return event.id
 
 
-def _moment(moment: object) -> datetime:
+def utc_moment(name: str, moment: object) -> datetime:
+    """The argument ``name`` in UTC. InvalidEvent (PB-010) when it is no datetime with a zone."""
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise InvalidEvent(
-            f"occurred_at must be a datetime with a zone, got {moment!r}.",
+            f"{name} must be a datetime with a zone, got {moment!r}.",
             fix="Use datetime.now(timezone.utc).",
         )
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:
-        raise InvalidEvent(
-            f"occurred_at is no moment in UTC: {moment!r}.", fix="Use datetime.now(timezone.utc)."
-        ) from error
+        raise InvalidEvent(f"{name} is no moment in UTC: {moment!r}.", fix="Use datetime.now(timezone.utc).") from error
 
 
 def _headers(headers: Mapping[str, str] | None) -> str | None:

@@ -103,11 +103,12 @@ class Outbox:
         """Write one event in the transaction of ``session`` (Session, scoped_session or Connection), begun if needed.
 
         Nothing is sent: the relay does that after the commit, and not before ``available_at`` (a datetime with a zone;
-        by the database's clock), if that is given. Such an event enters the order of its key when it is due. Raises InvalidEvent (PB-010), NotSerialisable (PB-011),
-        PayloadTooLarge (PB-012), AggregateIdMissing (PB-013), NoDestination (PB-014), NotAnEventType (PB-015) for the
-        event; TablesMissing (PB-006), SchemaMismatch (PB-007), NoTransaction (PB-020), ForeignEngine (PB-021),
-        SessionClosed (PB-022), ImplicitCommit (PB-023), SavepointTrap (PB-024), TransactionTooLarge (PB-025),
-        WrongColour (PB-027), UsedAfterFork (PB-028) for the transaction.
+        by the database's clock), if that is given. Such an event enters the order of its key when it is due.
+
+        Raises InvalidEvent (PB-010), NotSerialisable (PB-011), PayloadTooLarge (PB-012), AggregateIdMissing (PB-013),
+        NoDestination (PB-014), NotAnEventType (PB-015) for the event; TablesMissing (PB-006), SchemaMismatch (PB-007),
+        NoTransaction (PB-020), ForeignEngine (PB-021), SessionClosed (PB-022), ImplicitCommit (PB-023), SavepointTrap
+        (PB-024), TransactionTooLarge (PB-025), WrongColour (PB-027), UsedAfterFork (PB-028) for the transaction.
         """
         return self.add_all(session, (event,), to, available_at=available_at)[0]
 

@@ -4,7 +4,11 @@ One row for each event and destination. A column means the same in every branch;
 
 * ``PENDING``     may be claimed now,
 * ``PROCESSING``  claimed, by ``locked_by`` until ``locked_until``,
-* ``RETRY``, ``DEAD`` (and SCHEDULED, HELD)   parked, with ``last_error`` and perhaps ``next_retry_at``,
+* ``RETRY``       failed, tried again at ``next_retry_at``; ``last_error`` says why,
+* ``SCHEDULED``   not to be sent before ``next_retry_at``,
+* ``HELD``        behind another event of its key or destination; ``last_error`` says which and why,
+* ``DEAD``        given up, with ``last_error``; a person decides,
+* ``BURIED``      given up for good by a person,
 * ``SENT``        a receipt says so; ``broker_partition`` and ``broker_offset`` where the broker has them,
 * ``ORPHAN``      an event without work and without receipt: a foreign writer, or a row deleted by hand.
 
@@ -86,8 +90,8 @@ def _parked(dialect: str) -> str:
         status="w.state",
         retry_count="w.attempts",
         next_retry_at="w.due_at",
-        last_error="w.error",
-        last_error_at="w.error_at",
+        last_error="NULLIF(w.error, '')",
+        last_error_at="CASE WHEN w.error <> '' THEN w.error_at END",
     )
 
 
@@ -116,7 +120,7 @@ def _orphan(dialect: str) -> str:
             f"  AND NOT EXISTS (SELECT 1 FROM ({partitions}) p, outbox_ready r\n"
             "    WHERE r.partition_no = p.partition_no AND r.id = w.id)\n"
             "  AND NOT EXISTS (SELECT 1 FROM outbox_parked k\n"
-            "    WHERE k.state IN ('RETRY', 'DEAD', 'SCHEDULED', 'HELD') AND k.id = w.id)"
+            "    WHERE k.state IN ('RETRY', 'DEAD', 'SCHEDULED', 'HELD', 'BURIED') AND k.id = w.id)"
         ),
     )
 

@@ -12,6 +12,8 @@ MySQL reads the ids by event id with a plain SELECT, which sees the transaction'
 ``INSERT … SELECT`` under the caller's REPEATABLE READ would take next-key locks. Consecutive ids are not assumed
 (``auto_increment_increment``, Galera). Row ids follow the order of the list on every server.
 
+An event that goes later is written to the parked table instead, in as many statements (:mod:`.scheduled`).
+
 The statements go through a small :class:`Executor`, so that a cursor other than SQLAlchemy's can run them.
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -27,6 +30,8 @@ from sqlalchemy import Connection
 from ..event.destination import Destination
 from ..event.message import Message
 from ..policy.lanes import PARTITIONS, lane_of, partition_of
+from . import scheduled
+from .scheduled import Later
 
 COLUMNS: Final = (
     "event_id, event_type, schema_version, aggregate_type, aggregate_id, event_key, occurred_at, headers, "
@@ -42,13 +47,17 @@ _STATEMENT_ROWS = 1_000  # beyond range_optimizer_max_mem_size an IN list makes 
 
 
 class Row(NamedTuple):
-    """One event as it is written: its columns and its place in the queue. ``deliveries`` counts its destinations."""
+    """One event as it is written: its columns and its place in the queue. ``deliveries`` counts its destinations.
+
+    Of rows that are written together, either all go ``later``, at the same time, or none.
+    """
 
     message: Message
     more_destinations: str | None
     deliveries: int
     lane: int
     partition_no: int
+    later: Later | None = None
 
 
 class Executor(Protocol):
@@ -75,11 +84,24 @@ class Executor(Protocol):
 Write = Callable[[Executor, Sequence[Row]], list[int]]
 
 
-def row_of(message: Message, more: Sequence[Destination] = (), *, partitions: int = PARTITIONS) -> Row:
-    """Place a message in its lane: by its key, or by its own id where it has none."""
+def row_of(
+    message: Message,
+    more: Sequence[Destination] = (),
+    *,
+    partitions: int = PARTITIONS,
+    due: datetime | None = None,
+) -> Row:
+    """Place a message in its lane: by its key, or by its own id where it has none. ``due`` (UTC): not before then."""
     lane = lane_of(message.event_id if message.key is None else message.key)
     text = json.dumps([list(one) for one in more], ensure_ascii=False, separators=(",", ":")) if more else None
-    return Row(message, text, 1 + len(more), lane, partition_of(lane, partitions))
+    later = None if due is None else Later(due, tuple(map(lane_of, (message.destination, *(one.name for one in more)))))
+    return Row(message, text, 1 + len(more), lane, partition_of(lane, partitions), later)
+
+
+def is_past(execute: Executor, dialect_name: str, due: datetime) -> bool:
+    """Whether the database's clock has passed ``due`` (UTC)."""
+    shown = {"postgresql": due, "sqlite": _text(due)}.get(dialect_name, _naive(due))
+    return bool(execute.returned(scheduled.PAST[dialect_name], (shown,))[0][0])
 
 
 def insert(connection: Connection, rows: Sequence[Row]) -> list[int]:
@@ -142,8 +164,9 @@ def _numbered(sql: str) -> str:
 
 # PostgreSQL -------------------------------------------------------------------------------------------------------
 
+_PG_INSERT = f"INSERT INTO outbox_event ({COLUMNS}, recorded_at) VALUES ({_MARKS}, clock_timestamp()) RETURNING id"
 _PG_EVENT = (
-    f"WITH e AS (INSERT INTO outbox_event ({COLUMNS}, recorded_at) VALUES ({_MARKS}, clock_timestamp()) RETURNING id) "
+    f"WITH e AS ({_PG_INSERT}) "
     "INSERT INTO outbox_ready (partition_no, id, dest, lane) SELECT CAST(? AS smallint), e.id, "
 )
 # A third of the server's time less than through generate_series.
@@ -156,26 +179,58 @@ _PG_TYPES = (
     *("text", "text", "integer", "text", "text", "text", "timestamptz", "text"),
     *("text", "bytea", "text", "text", "text", "smallint", "bigint", "integer"),
 )
-# Ids are drawn above the sort, so they follow the list; RETURNING promises no order, hence the join by event id.
-_PG_MANY = (
-    f"WITH g AS (SELECT * FROM unnest({', '.join(f'CAST(? AS {kind}[])' for kind in _PG_TYPES)}) "
-    f"WITH ORDINALITY AS g({COLUMNS}, partition_no, lane, deliveries, place)), "
-    f"e AS (INSERT INTO outbox_event ({COLUMNS}, recorded_at) "
-    f"SELECT {COLUMNS}, clock_timestamp() FROM g ORDER BY place RETURNING id, event_id), "
-    "r AS (INSERT INTO outbox_ready (partition_no, id, dest, lane) SELECT g.partition_no, e.id, d.dest, g.lane "
-    "FROM e JOIN g ON g.event_id = e.event_id CROSS JOIN LATERAL generate_series(0, g.deliveries - 1) AS d(dest)) "
-    "SELECT event_id, id FROM e"
+_PG_ONE_LATER = scheduled.PG_ONE.format(event=_PG_INSERT)
+
+
+def _pg_many(place: str, types: Sequence[str], work: str) -> str:
+    # Ids are drawn above the sort, so they follow the list; RETURNING promises no order, hence the join by event id.
+    return (
+        f"WITH g AS (SELECT * FROM unnest({', '.join(f'CAST(? AS {kind}[])' for kind in types)}) "
+        f"WITH ORDINALITY AS g({COLUMNS}, {place}, place)), "
+        f"e AS (INSERT INTO outbox_event ({COLUMNS}, recorded_at) "
+        f"SELECT {COLUMNS}, clock_timestamp() FROM g ORDER BY place RETURNING id, event_id), "
+        f"r AS ({work}) SELECT event_id, id FROM e"
+    )
+
+
+_PG_MANY = _pg_many(
+    "partition_no, lane, deliveries",
+    _PG_TYPES,
+    "INSERT INTO outbox_ready (partition_no, id, dest, lane) SELECT g.partition_no, e.id, d.dest, g.lane "
+    "FROM e JOIN g ON g.event_id = e.event_id CROSS JOIN LATERAL generate_series(0, g.deliveries - 1) AS d(dest)",
+)
+_PG_MANY_LATER = _pg_many(
+    "partition_no, lane, due, targets", (*_PG_TYPES[:-1], "timestamptz", "text"), scheduled.PG_OF_MANY
 )
 
 
 def _write_postgresql(execute: Executor, rows: Sequence[Row]) -> list[int]:
+    if rows[0].later is not None:
+        return _write_postgresql_later(execute, rows)
     if len(rows) == 1:
-        message, more, deliveries, lane, partition_no = rows[0]
+        message, more, deliveries, lane, partition_no, _ = rows[0]
         if deliveries == 1:
             return [execute.returned(_PG_ONE, (*message, more, partition_no, lane))[0][0]]
         return [execute.returned(_PG_SEVERAL, (*message, more, partition_no, lane, deliveries))[0][0]]
     each = [(*row.message, row.more_destinations, row.partition_no, row.lane, row.deliveries) for row in rows]
-    ids = dict(_pairs(execute.returned(_PG_MANY, [list(column) for column in zip(*each, strict=True)])))
+    return _pg_ids(execute, _PG_MANY, each, rows)
+
+
+def _write_postgresql_later(execute: Executor, rows: Sequence[Row]) -> list[int]:
+    places = [(row, row.later) for row in rows if row.later is not None]
+    if len(rows) == 1:
+        ((row, later),) = places
+        work = (row.partition_no, row.lane, later.due, list(later.targets))
+        return [execute.returned(_PG_ONE_LATER, (*row.message, row.more_destinations, *work))[0][0]]
+    each = [
+        (*row.message, row.more_destinations, row.partition_no, row.lane, later.due, scheduled.as_text(later.targets))
+        for row, later in places
+    ]
+    return _pg_ids(execute, _PG_MANY_LATER, each, rows)
+
+
+def _pg_ids(execute: Executor, sql: str, each: Sequence[Sequence[object]], rows: Sequence[Row]) -> list[int]:
+    ids = dict(_pairs(execute.returned(sql, [list(column) for column in zip(*each, strict=True)])))
     return [ids[row.message.event_id] for row in rows]
 
 
@@ -185,6 +240,8 @@ _MY_EVENT = f"INSERT INTO outbox_event ({COLUMNS}, recorded_at) VALUES "
 _MY_EVENT_ROW = f"({_MARKS}, UTC_TIMESTAMP(6))"
 _MY_EVENT_ROW_HEX = "(" + ", ".join(["?"] * 9 + ["UNHEX(?)"] + ["?"] * 3) + ", UTC_TIMESTAMP(6))"
 _MY_READY = "INSERT INTO outbox_ready (partition_no, id, dest, lane) VALUES "
+_MY_PARKED = scheduled.PARKED + "VALUES "
+_MY_PARKED_ROW = scheduled.PARKED_ROW.format(now="UTC_TIMESTAMP(6)")
 
 
 def _write_mysql(execute: Executor, rows: Sequence[Row]) -> list[int]:
@@ -218,9 +275,11 @@ def _write_mysql_many(execute: Executor, rows: Sequence[Row]) -> list[int]:
 
 
 def _insert_mysql_deliveries(execute: Executor, rows: Sequence[Row], ids: Sequence[int]) -> None:
-    deliveries = _deliveries(rows, ids)
+    start, mark, deliveries = _MY_READY, "(?, ?, ?, ?)", _deliveries(rows, ids)
+    if rows[0].later is not None:
+        start, mark, deliveries = _MY_PARKED, _MY_PARKED_ROW, _scheduled(rows, ids, _naive)
     flat = [part for delivery in deliveries for part in delivery]
-    execute.inserted(_MY_READY + ", ".join(["(?, ?, ?, ?)"] * len(deliveries)), flat)
+    execute.inserted(start + ", ".join([mark] * len(deliveries)), flat)
 
 
 def _statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
@@ -237,21 +296,25 @@ def _statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 # SQLite -----------------------------------------------------------------------------------------------------------
 
-_LITE_EVENT = (
-    f"INSERT INTO outbox_event ({COLUMNS}, recorded_at) VALUES ({_MARKS}, strftime('%Y-%m-%d %H:%M:%f', 'now'))"
-)
+_LITE_NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+_LITE_EVENT = f"INSERT INTO outbox_event ({COLUMNS}, recorded_at) VALUES ({_MARKS}, {_LITE_NOW})"
+_LITE_PARKED = scheduled.PARKED + "VALUES " + scheduled.PARKED_ROW.format(now=_LITE_NOW)
 _LITE_READY = "INSERT INTO outbox_ready (partition_no, id, dest, lane) VALUES (?, ?, ?, ?)"
 
 
 def _write_sqlite(execute: Executor, rows: Sequence[Row]) -> list[int]:
     if len(rows) == 1 and rows[0].deliveries == 1:
-        row = rows[0]
-        row_id = execute.inserted(_LITE_EVENT, _event_parameters(row, _text))
-        execute.inserted(_LITE_READY, (row.partition_no, row_id, 0, row.lane))
-        return [row_id]
-    execute.insert_each(_LITE_EVENT, [_event_parameters(row, _text) for row in rows])
-    ids = [found for start in range(0, len(rows), 500) for found in _read_ids(execute, rows[start : start + 500])]
-    execute.insert_each(_LITE_READY, _deliveries(rows, ids))
+        ids = [execute.inserted(_LITE_EVENT, _event_parameters(rows[0], _text))]
+    else:
+        execute.insert_each(_LITE_EVENT, [_event_parameters(row, _text) for row in rows])
+        ids = [found for start in range(0, len(rows), 500) for found in _read_ids(execute, rows[start : start + 500])]
+    sql, deliveries = _LITE_READY, _deliveries(rows, ids)
+    if rows[0].later is not None:
+        sql, deliveries = _LITE_PARKED, _scheduled(rows, ids, _text)
+    if len(deliveries) == 1:
+        execute.inserted(sql, deliveries[0])
+    else:
+        execute.insert_each(sql, deliveries)
     return ids
 
 
@@ -283,7 +346,16 @@ def _pairs(found: Sequence[Sequence[Any]]) -> Iterator[tuple[str, int]]:
     return ((one[0], one[1]) for one in found)
 
 
-def _deliveries(rows: Sequence[Row], ids: Sequence[int]) -> list[tuple[int, int, int, int]]:
+def _scheduled(rows: Sequence[Row], ids: Sequence[int], moment: Callable[[Any], object]) -> list[tuple[object, ...]]:
+    return [
+        (row.partition_no, row.lane, row_id, dest, moment(row.later.due), target)
+        for row, row_id in zip(rows, ids, strict=True)
+        if row.later is not None
+        for dest, target in enumerate(row.later.targets)
+    ]
+
+
+def _deliveries(rows: Sequence[Row], ids: Sequence[int]) -> list[tuple[object, ...]]:
     pairs = zip(rows, ids, strict=True)
     return [(row.partition_no, row_id, dest, row.lane) for row, row_id in pairs for dest in range(row.deliveries)]
 
