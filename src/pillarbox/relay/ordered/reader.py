@@ -82,10 +82,8 @@ class Reader:
 
     def _end_care(self, owned: Owned, reading: Reading, now: float) -> None:
         """All that was on its way at the crash is through, and nothing parked waits to be tried."""
-        first = min(
-            [one.key.id for one in reading.deliveries[:1]] + [one.key.id for one in reading.orphans[:1]], default=None
-        )
-        left = first is not None and first <= owned.careful_to
+        first = [one.key.id for one in reading.deliveries[:1]] + [one.key.id for one in reading.orphans[:1]]
+        left = bool(first) and min(first) <= owned.careful_to
         if not left and not owned.holds.due(now, 1):
             owned.crashes = owned.careful_to = 0
 
