@@ -282,7 +282,7 @@ def _check_outboxes(found: Mapping[str, Any], path: Path) -> None:
     for name, value in found.items():
         if not isinstance(value, Mapping):
             raise ConfigError(
-                f"outboxes.{name} in {path} is a table, not a value.", fix=f"Write [outboxes.{name}] and database below."
+                f"outboxes.{name} in {path} is a table, not a value.", fix=f"Write [outboxes.{name}] and its settings."
             )
         _check_keys(value, OutboxConfig, path, f"outboxes.{name}.")
 
