@@ -47,7 +47,7 @@ class Settling:
         holds = {**{hold.stream: hold for hold in round_.holds}, **decided.holds}
         before = {one.number: (one.low_id, one.settled_to) for one in round_.owned.values()}
         settlement = OrderedSettlement(
-            [self._progress(one, round_, decided) for one in round_.owned.values()],
+            self._progress(round_, decided),
             sent=decided.sent,
             aside=() if round_.is_drain else aside,
             sent_parked=decided.sent_parked,
@@ -79,23 +79,24 @@ class Settling:
                 log.warning("sent but not recorded yet, trying again: %s", error)
                 rest(_PAUSE)
 
-    def _progress(self, owned: Owned, round_: Round, decided: Decided) -> Progress:
-        """The new state of a partition: where to read from, and up to where ids may be handed out next."""
-        number = owned.number
-        staying = decided.staying.get(number)
-        to = round_.read_to.get(number)
-        if to is not None:
-            owned.low_id = max(owned.low_id, to if staying is None else min(to, staying - 1))
-        gone = [one.key.id for one in decided.sent if one.key.partition_no == number]
-        gone += [one.key.id for one in (*round_.aside, *decided.aside) if one.key.partition_no == number]
-        if not round_.is_drain and gone:
-            highest = max(gone) if staying is None else min(max(gone), staying - 1)
-            owned.settled_to = max(owned.settled_to, highest)
-        if owned.is_careful:
-            owned.handed_to = 0
-        elif owned.handed_to and gone:
-            owned.handed_to = max(owned.handed_to, max(gone) + HANDED_AHEAD)
-        return owned.progress()
+    def _progress(self, round_: Round, decided: Decided) -> list[Progress]:
+        """The new state of each partition: where to read from, and up to where ids may be handed out next."""
+        gone: dict[int, int] = {}  # the highest id that leaves the queue, by partition
+        for (number, row, _), *_rest in (*decided.sent, *round_.aside, *decided.aside):
+            if row > gone.get(number, 0):
+                gone[number] = row
+        for number, owned in round_.owned.items():
+            staying, to = decided.staying.get(number), round_.read_to.get(number)
+            if to is not None:
+                owned.low_id = max(owned.low_id, to if staying is None else min(to, staying - 1))
+            if number in gone and not round_.is_drain:
+                highest = gone[number] if staying is None else min(gone[number], staying - 1)
+                owned.settled_to = max(owned.settled_to, highest)
+            if owned.is_careful:
+                owned.handed_to = 0
+            elif owned.handed_to and number in gone:
+                owned.handed_to = max(owned.handed_to, gone[number] + HANDED_AHEAD)
+        return [owned.progress() for owned in round_.owned.values()]
 
     def _apply(self, round_: Round, decided: Decided, settlement: OrderedSettlement, settled: OrderedSettled) -> None:
         now = self._patience.monotonic()
