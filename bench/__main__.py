@@ -12,9 +12,9 @@ import sys
 
 from bench import add
 from bench.drain import Task, compare, run_once
+from bench.job import OWNERSHIPS, SIDES
 from bench.places import BROKERS, DATABASES, NoServer, server_of
 from bench.report import as_table, summarise
-from pillarbox.relay import RelaySettings
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,8 +35,10 @@ def parser() -> argparse.ArgumentParser:
     drain = commands.add_parser("drain", help="the relay against a raw loop, on a backlog")
     drain.add_argument("--database", choices=DATABASES, default="sqlite")
     drain.add_argument("--broker", choices=BROKERS, default="null")
+    drain.add_argument("--ownership", choices=OWNERSHIPS, default="partition")
+    drain.add_argument("--side", choices=SIDES, help="this one alone")
     drain.add_argument("--events", type=int, default=20_000)
-    drain.add_argument("--batch", type=int, default=RelaySettings().batch, help="events per claim, on both sides")
+    drain.add_argument("--batch", type=int, default=2000, help="events per batch, on both sides")
     drain.add_argument("--rounds", type=int, default=3)
     drain.add_argument("--payload", type=int, default=300, metavar="BYTES")
     drain.add_argument("--profile", action="store_true", help="one more run of the product under cProfile")
@@ -53,7 +55,14 @@ def parser() -> argparse.ArgumentParser:
 
 def run_drain(options: argparse.Namespace) -> int:
     task = Task(
-        options.database, options.broker, options.events, options.batch, options.rounds, payload_bytes=options.payload
+        options.database,
+        options.broker,
+        options.events,
+        options.batch,
+        options.rounds,
+        payload_bytes=options.payload,
+        ownership=options.ownership,
+        sides=(options.side,) if options.side else SIDES,
     )
     versions = {name: server_of(name).version for name in (task.database, task.broker)}
     summary = summarise(task, compare(task, tell), versions)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sqlalchemy import create_engine, func, select
 
+from bench.counters import Counters, difference, own_account, per_event
 from bench.fill import fill
-from bench.job import SIDES, Figures, Job, Side
+from bench.job import SIDES, Figures, Job, Ownership, Side
 from bench.places import fresh_broker, fresh_database, wait_for_arrival
 from bench.worker import measure
 from pillarbox.store.install import install
@@ -29,6 +31,8 @@ class Task:
     batch: int
     rounds: int
     payload_bytes: int = 300
+    ownership: Ownership = "partition"
+    sides: tuple[Side, ...] = SIDES
 
 
 Rounds = dict[Side, list[Figures]]
@@ -36,21 +40,21 @@ Rounds = dict[Side, list[Figures]]
 
 def compare(task: Task, tell: Tell) -> Rounds:
     """The figures of each side, one per round. An unmeasured small round comes first: brokers and caches are cold."""
-    for side in SIDES:
+    for side in task.sides:
         tell(f"warm-up, {side}")
         run_once(replace(task, events=min(WARM_UP_EVENTS, task.events)), side)
-    rounds: Rounds = {side: [] for side in SIDES}
-    for number, side in turns(task.rounds):
+    rounds: Rounds = {side: [] for side in task.sides}
+    for number, side in turns(task.rounds, task.sides):
         figures = run_once(task, side)
         rounds[side].append(figures)
         tell(f"round {number}, {side}: {figures.rate:,.0f} events/s")
     return rounds
 
 
-def turns(rounds: int) -> Iterator[tuple[int, Side]]:
+def turns(rounds: int, sides: tuple[Side, ...] = SIDES) -> Iterator[tuple[int, Side]]:
     """Who runs when. Whoever was second begins the next round, so that neither always follows the other."""
     for number in range(1, rounds + 1):
-        for side in SIDES if number % 2 else SIDES[::-1]:
+        for side in sides if number % 2 else sides[::-1]:
             yield number, side
 
 
@@ -58,12 +62,26 @@ def run_once(task: Task, side: Side, *, profile: bool = False) -> Figures:
     """Fill, drain, verify. RuntimeError if anything but N receipts and N messages came out."""
     with fresh_database(task.database) as url, fresh_broker(task.broker) as broker:
         prepare(url, task, broker.destination)
-        figures = measure(Job(side, url, broker.url, broker.destination, task.batch, profile))
+        with counted(url) as (own, work):
+            figures = measure(Job(side, task.ownership, own, broker.url, broker.destination, task.batch, profile))
+        figures = replace(figures, work=per_event(work, task.events))
         verify(url, task.events)
         wait_for_arrival(broker, task.events)
     if figures.events != task.events:
         raise RuntimeError(f"the {side} side settled {figures.events} events, not {task.events}")
     return figures
+
+
+@contextmanager
+def counted(url: str) -> Iterator[tuple[str, dict[str, int]]]:
+    """The URL to use, and a dict that holds, afterwards, what the database counted in between."""
+    work: dict[str, int] = {}
+    with own_account(url) as own:
+        counters = Counters(url, own)
+        before = counters.read()
+        yield own, work
+        work.update(difference(counters.read(), before))
+        counters.close()
 
 
 def prepare(url: str, task: Task, destination: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Side = Literal["product", "raw"]
 SIDES: tuple[Side, Side] = ("product", "raw")
+Ownership = Literal["partition", "row"]
+OWNERSHIPS: tuple[Ownership, Ownership] = ("partition", "row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,7 @@ class Job:
     """Drain the outbox at ``database`` to ``broker``; both are URLs, the broker's may be ``null:``."""
 
     side: Side
+    ownership: Ownership
     database: str
     broker: str
     destination: str
@@ -23,22 +26,22 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """From the start of the first claim to the end of the last settle, in seconds; ``cpu`` is this process's own."""
+    """From the start of the first read to the end of the last settlement, in seconds; ``cpu`` is this process's own.
+
+    Parts that overlap may add up to more than ``wall``. ``work`` is what the database counted meanwhile, per event.
+    """
 
     events: int
     wall: float
     cpu: float
-    claim: float
+    take: float
     publish: float
     settle: float
     profile: str = ""
+    rss_mib: float = 0.0
+    work: dict[str, float] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
         """Events per second."""
         return self.events / self.wall
-
-    @property
-    def rest(self) -> float:
-        """What is neither claim nor publish nor settle: planning, bookkeeping, looking for due events."""
-        return self.wall - self.claim - self.publish - self.settle

@@ -1,33 +1,67 @@
-"""The product's side of a drain: its store, relay and publisher as users run them, timed at the ports."""
+"""The product's side: its store, relay and publisher as users run them; for a drain, timed at the ports."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, Protocol
 
-from bench.job import Job
+from bench.job import Job, Ownership
 from bench.stopwatch import Stopwatch
 from pillarbox.event.message import Message
-from pillarbox.ports import Claim, Confirmed, Outcome, Publisher, PublisherCapabilities, Settled, Settlement
+from pillarbox.ports import Claim, Confirmed, Outcome, Publisher, PublisherCapabilities
 from pillarbox.publish.registry import make_publisher
-from pillarbox.relay import Relay, RelaySettings
+from pillarbox.relay import RelaySettings
 from pillarbox.store.engines import relay_engine
-from pillarbox.store.rowlease import RowLeaseStore
 
 RELAY_ID: Final = "bench"
+
+
+class AnyRelay(Protocol):
+    """What both kinds of relay have in common."""
+
+    stats: Any
+
+    def run(self, *, until_empty: bool = False) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def nudge(self) -> None: ...
 
 
 def run(job: Job, watch: Stopwatch) -> None:
     """Drain until nothing is left; RuntimeError if any event was not simply sent."""
     settings = RelaySettings(batch=job.batch)
-    store = RowLeaseStore(relay_engine(job.database), relay_id=RELAY_ID, lease=settings.lease)
-    publisher = open_publisher(job.broker, settings.broker_deadline)
-    relay = Relay(TimedStore(store, watch), TimedPublisher(publisher, watch), settings)
+    publisher = TimedPublisher(open_publisher(job.broker, settings.broker_deadline), watch)
+    relay = make_relay(job.ownership, job.database, publisher, settings, watch=watch)
     gc.freeze()  # as `pillarbox relay` does
     relay.run(until_empty=True)
     if relay.stats.sent != relay.stats.claimed:
         raise RuntimeError(f"not every event was sent: {relay.stats.as_dict()}")
+
+
+def make_relay(
+    ownership: Ownership,
+    database: str,
+    publisher: Any,
+    settings: RelaySettings,
+    *,
+    relay_id: str = RELAY_ID,
+    watch: Stopwatch | None = None,
+) -> AnyRelay:
+    """A relay that is ready to run."""
+    engine = relay_engine(database)
+    if ownership == "row":
+        from pillarbox.relay import Relay
+        from pillarbox.store.rowlease import RowLeaseStore
+
+        rows = RowLeaseStore(engine, relay_id=relay_id, lease=settings.lease)
+        return Relay(rows if watch is None else TimedStore(rows, watch), publisher, settings)
+    from pillarbox.relay.ordered import OrderedRelay
+    from pillarbox.store.ordered import PartitionStore
+
+    partitions = PartitionStore(engine, relay_id=relay_id, lease=settings.lease)
+    return OrderedRelay(partitions if watch is None else TimedStore(partitions, watch), publisher, settings)
 
 
 def open_publisher(url: str, deadline: float) -> Publisher:
@@ -46,29 +80,35 @@ class NullPublisher:
     def publish(self, messages: Sequence[Message]) -> list[Outcome]:
         return [Confirmed(0, offset) for offset in range(len(messages))]
 
+    publish_in_order = publish
+
     def close(self) -> None:
         """Nothing to end."""
 
 
 class TimedStore:
-    """A WorkStore that is measured."""
+    """A store of either kind that is measured: what takes work out, and what settles it."""
 
-    def __init__(self, store: RowLeaseStore, watch: Stopwatch) -> None:
-        self.relay_id = store.relay_id
-        self.renew = store.renew
-        self.move_due = store.move_due
-        self.close = store.close
+    def __init__(self, store: Any, watch: Stopwatch) -> None:
         self._store = store
         self._watch = watch
 
-    def claim(self, limit: int) -> Claim:
-        with self._watch.measure("claim"):
-            return self._store.claim(limit)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
-    def settle(self, settlement: Settlement) -> Settled:
+    def claim(self, limit: int) -> Claim:
+        with self._watch.measure("take"):
+            claim: Claim = self._store.claim(limit)
+        return claim
+
+    def read(self, *arguments: Any, **named: Any) -> Any:
+        with self._watch.measure("take"):
+            return self._store.read(*arguments, **named)
+
+    def settle(self, settlement: Any) -> Any:
         with self._watch.measure("settle"):
             settled = self._store.settle(settlement)
-        self._watch.events += settled.sent
+        self._watch.count(settled.sent)
         return settled
 
 
@@ -76,12 +116,16 @@ class TimedPublisher:
     """A Publisher that is measured."""
 
     def __init__(self, publisher: Publisher, watch: Stopwatch) -> None:
-        self.capabilities = publisher.capabilities
-        self.open = publisher.open
-        self.close = publisher.close
         self._publisher = publisher
         self._watch = watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._publisher, name)
 
     def publish(self, messages: Sequence[Message]) -> list[Outcome]:
         with self._watch.measure("publish"):
             return self._publisher.publish(messages)
+
+    def publish_in_order(self, messages: Sequence[Message]) -> list[Outcome]:
+        with self._watch.measure("publish"):
+            return self._publisher.publish_in_order(messages)

@@ -1,24 +1,31 @@
-"""The raw side of a drain: which bare drivers belong to which URLs."""
+"""The raw side: which bare drivers belong to which URLs."""
 
 from __future__ import annotations
 
 from sqlalchemy import make_url
 
-from bench.job import Job
+from bench.job import Job, Ownership
 from bench.raw_loop import RawBroker, RawDatabase, drain
 from bench.stopwatch import Stopwatch
 
 
 def run(job: Job, watch: Stopwatch) -> None:
     """Connect, then drain until nothing is left."""
-    database, broker = open_database(job.database), open_broker(job)
+    database = open_database(job.ownership, job.database)
+    broker = open_broker(job.broker, job.destination, job.batch)
     drain(database, broker, job.batch, watch)
     broker.close()
 
 
-def open_database(url: str) -> RawDatabase:
-    """Connected, nothing claimed yet. Clients are imported where they are used, to keep a process small."""
-    match make_url(url).get_backend_name():
+def open_database(ownership: Ownership, url: str, *, ahead: bool = True) -> RawDatabase:
+    """Connected, nothing taken yet. Clients are imported where they are used, to keep a process small.
+
+    ``ahead``: a batch is taken while the one before it is not settled yet.
+    """
+    kind = make_url(url).get_backend_name()
+    if ownership == "partition":
+        return _open_owned(kind, url, ahead)
+    match kind:
         case "postgresql":
             from bench.raw_postgres import RawPostgres
 
@@ -33,21 +40,37 @@ def open_database(url: str) -> RawDatabase:
             return RawMySQL(url)
 
 
-def open_broker(job: Job) -> RawBroker:
+def _open_owned(kind: str, url: str, ahead: bool) -> RawDatabase:
+    match kind:
+        case "postgresql":
+            from bench.raw_owned_postgres import OwnedPostgres
+
+            return OwnedPostgres(url, ahead=ahead)
+        case "sqlite":
+            from bench.raw_owned_sqlite import OwnedSQLite
+
+            return OwnedSQLite(url, ahead=ahead)
+        case _:
+            from bench.raw_owned_mysql import OwnedMySQL
+
+            return OwnedMySQL(url, ahead=ahead)
+
+
+def open_broker(url: str, destination: str, batch: int, *, linger_ms: float = 5) -> RawBroker:
     """Connected, nothing sent yet."""
-    match job.broker.split(":", 1)[0]:
+    match url.split(":", 1)[0]:
         case "kafka":
             from bench.raw_kafka import RawKafka
 
-            return RawKafka(job.broker.removeprefix("kafka://"), job.batch)
+            return RawKafka(url.removeprefix("kafka://"), batch, linger_ms)
         case "amqp":
             from bench.raw_rabbitmq import RawRabbitMQ
 
-            return RawRabbitMQ(job.broker)
+            return RawRabbitMQ(url)
         case "embedded":
             from bench.raw_embedded import RawEmbedded
 
-            return RawEmbedded(job.broker, job.destination)
+            return RawEmbedded(url, destination)
         case _:
             from bench.raw_null import RawNull
 

@@ -18,6 +18,7 @@ class RawEmbedded:
     """The only writer, so that it knows each partition's next offset."""
 
     def __init__(self, url: str, topic: str) -> None:
+        self._rows: Sequence[Row] = ()
         path = parse_embedded_url(url).path
         with EmbeddedLog(path) as log:  # makes the tables; the loop itself uses none of it
             log.create_topic(topic)
@@ -25,9 +26,12 @@ class RawEmbedded:
         self._connection.execute("PRAGMA synchronous = FULL")
         self._ids, self._next = map(list, zip(*self._connection.execute(PARTITIONS, (topic,)), strict=True))
 
-    def publish(self, rows: Sequence[Row]) -> Sequence[Position]:
+    def start(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    def finish(self) -> Sequence[Position]:
         records, positions = [], []
-        for row in rows:
+        for row in self._rows:
             (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, *_) = row
             headers = {
                 "id": event_id,

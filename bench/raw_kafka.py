@@ -1,4 +1,7 @@
-"""Kafka by confluent-kafka alone, with the product's durability: acks=all, idempotent, each report awaited."""
+"""Kafka by confluent-kafka alone, with the product's durability: acks=all, idempotent, each report awaited.
+
+The client's own time-out is off, as it must be where order counts: a message that expires is overtaken by later ones.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,27 @@ NOWHERE = (None, None)
 class RawKafka:
     """One producer. The callbacks are made once and used again for every batch: a closure per message costs."""
 
-    def __init__(self, bootstrap: str, batch: int) -> None:
+    def __init__(self, bootstrap: str, batch: int, linger_ms: float = 5) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
                 "enable.idempotence": True,
-                "linger.ms": 50,  # flush() ends it; shorter, a slow hand-over is cut into many small requests
+                "enable.gapless.guarantee": True,
+                "linger.ms": linger_ms,
                 "partitioner": "murmur2_random",
-                "message.timeout.ms": int(DEADLINE * 1000),
+                "message.timeout.ms": 0,
+                "log_level": 2,
             }
         )
         self._producer.list_topics(timeout=DEADLINE)
         self._positions: list[Position] = [NOWHERE] * batch
         self._reports = [self._report_to(slot) for slot in range(batch)]
-        self._left = 0
+        self._left = self._count = 0
 
-    def publish(self, rows: Sequence[Row]) -> Sequence[Position]:
+    def start(self, rows: Sequence[Row]) -> None:
         produce = self._producer.produce
-        self._left = len(rows)
+        self._left = self._count = len(rows)
         for report, row in zip(self._reports, rows, strict=False):
             (_, _, event_id, kind, version, a_type, a_id, key, occurred_at, _, content_type, payload, topic, *_) = row
             headers = [
@@ -46,10 +51,12 @@ class RawKafka:
                 ("aggregateId", a_id),
             ]
             produce(topic, payload, key, on_delivery=report, headers=headers)
+
+    def finish(self) -> Sequence[Position]:
         self._producer.flush(DEADLINE)
         if self._left:
-            raise RuntimeError(f"{self._left} of {len(rows)} messages were not confirmed")
-        return self._positions[: len(rows)]
+            raise RuntimeError(f"{self._left} of {self._count} messages were not confirmed")
+        return self._positions[: self._count]
 
     def close(self) -> None:
         self._producer.flush(DEADLINE)

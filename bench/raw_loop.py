@@ -1,14 +1,17 @@
 """The raw loop: what a good engineer writes by hand for these tables, without a library.
 
-It does the same durable work as the product: the claim is committed before anything is sent, every message's own
-acknowledgement is awaited, and one fenced transaction deletes the work rows and writes the receipts. It leaves out what
-makes a product: failures of single messages, retries, several destinations, takeover, renewal. Any surprise ends it.
+It does the same durable work as the product: what is taken is committed before anything is sent, every message's own
+acknowledgement is awaited, and one fenced transaction deletes the work rows and writes the receipts. While the broker
+works on one batch, the one before it is settled and the next one is read. It leaves out what makes a product: failures
+of single messages, retries, holds, several destinations, takeover, renewal. Any surprise ends it.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from bench.stopwatch import Stopwatch
 
@@ -25,23 +28,34 @@ headers, content_type, payload, destination, routing_key, and what else a server
 """
 
 
-class RawDatabase(Protocol):
-    """The statements of one server."""
+class Taken(NamedTuple):
+    """Rows to send, and what the database needs to settle them."""
 
-    def claim(self, limit: int) -> Sequence[Row]:
-        """Lease rows in one committed transaction and return them, laid out as Row."""
+    rows: Sequence[Row]
+    ticket: Any = None
+
+
+class RawDatabase(Protocol):
+    """The statements of one server, for one way of owning work."""
+
+    def take(self, limit: int) -> Taken:
+        """Rows that are this loop's to send, committed, laid out as Row; none: there is nothing."""
         ...
 
-    def settle(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
+    def settle(self, taken: Taken, positions: Sequence[Position]) -> None:
         """Delete the work rows if they are still held, write their receipts, commit; RuntimeError if one was lost."""
         ...
 
 
 class RawBroker(Protocol):
-    """Pipelined sending to one broker."""
+    """Pipelined sending to one broker. At most one batch is on its way."""
 
-    def publish(self, rows: Sequence[Row]) -> Sequence[Position]:
-        """Send all, wait for all; RuntimeError unless every one was confirmed."""
+    def start(self, rows: Sequence[Row]) -> None:
+        """Hand all over; the client sends them in the background."""
+        ...
+
+    def finish(self) -> Sequence[Position]:
+        """Wait for all; RuntimeError unless every one was confirmed."""
         ...
 
     def close(self) -> None:
@@ -50,20 +64,51 @@ class RawBroker(Protocol):
 
 
 def drain(database: RawDatabase, broker: RawBroker, batch: int, watch: Stopwatch) -> None:
-    """Claim, publish, settle, until nothing is left."""
-    while True:
-        with watch.measure("claim"):
-            rows = database.claim(batch)
-        if not rows:
-            return
+    """Until nothing is left: send one batch, meanwhile settle the one before it and take the next."""
+    before: tuple[Taken, Sequence[Position]] | None = None
+    taken = _take(database, batch, watch)
+    while taken.rows:
         with watch.measure("publish"):
-            positions = broker.publish(rows)
-        with watch.measure("settle"):
-            database.settle(rows, positions)
-        watch.events += len(rows)
+            broker.start(taken.rows)
+        _settle(database, before, watch)
+        following = _take(database, batch, watch)
+        with watch.measure("publish"):
+            before = (taken, broker.finish())
+        taken = following
+    _settle(database, before, watch)
+
+
+def follow(database: RawDatabase, broker: RawBroker, batch: int, poll: float, stop: threading.Event) -> int:
+    """Until ``stop``: take, send, settle at once, and wait ``poll`` seconds when there was nothing. Returns the events.
+
+    For a trickle: what one more event would gain by overlapping, the settlement of the one before would lose.
+    """
+    sent = 0
+    while not stop.is_set():
+        taken = database.take(batch)
+        if not taken.rows:
+            time.sleep(poll)
+            continue
+        broker.start(taken.rows)
+        database.settle(taken, broker.finish())
+        sent += len(taken.rows)
+    return sent
 
 
 def all_or_nothing(changed: int, expected: int) -> None:
-    """The fence: fewer rows than claimed means that another owner took some over."""
+    """The fence: fewer rows than taken means that another owner took some over."""
     if changed != expected:
         raise RuntimeError(f"{expected - changed} of {expected} rows were lost to another owner")
+
+
+def _take(database: RawDatabase, batch: int, watch: Stopwatch) -> Taken:
+    with watch.measure("take"):
+        return database.take(batch)
+
+
+def _settle(database: RawDatabase, done: tuple[Taken, Sequence[Position]] | None, watch: Stopwatch) -> None:
+    if done is None:
+        return
+    with watch.measure("settle"):
+        database.settle(*done)
+    watch.count(len(done[0].rows))

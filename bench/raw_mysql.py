@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pymysql
 from sqlalchemy import make_url
 
-from bench.raw_loop import LEASE_SECONDS, OWNER, Position, Row, all_or_nothing
+from bench.raw_loop import LEASE_SECONDS, OWNER, Position, Row, Taken, all_or_nothing
 
 TAKE = f"""
 UPDATE outbox_ready SET owner = '{OWNER}', token = %s, claims = claims + 1,
@@ -33,50 +33,56 @@ RECEIPTS = "INSERT INTO outbox_receipt (id, dest, sent_at, relay, token, broker_
 
 
 class RawMySQL:
-    """READ COMMITTED; the claim is one autocommitted statement, the settle one transaction of two."""
+    """READ COMMITTED; the claim is one autocommitted statement, the settlement one transaction of two."""
 
     def __init__(self, url: str) -> None:
-        place = make_url(url)
-        self._connection = pymysql.connect(
-            host=place.host,
-            port=place.port or 3306,
-            user=place.username,
-            password=place.password or "",
-            database=place.database,
-            autocommit=True,
-            connect_timeout=5,
-            read_timeout=60,
-            init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        )
+        self._connection = connect(url)
         self._cursor = self._connection.cursor()
         self._token = time.time_ns()
-        self._start = self._claimed_from = 0
+        self._start = 0
 
-    def claim(self, limit: int) -> Sequence[Row]:
+    def take(self, limit: int) -> Taken:
         """Begins at the partition where the last claim ended, and at the first one when that gave nothing."""
         self._token += 1
-        count = self._take_from(self._start, limit)
-        if not count and self._start:
-            count = self._take_from(0, limit)
-        if not count:
-            return ()
-        self._cursor.execute(READ, (self._claimed_from, self._token, count))
-        rows = self._cursor.fetchall()
-        self._start = rows[-1][0]
-        return rows
+        for start in {self._start, 0}:
+            count = self._cursor.execute(TAKE, (self._token, start, limit))
+            if count:
+                self._cursor.execute(READ, (start, self._token, count))
+                rows = self._cursor.fetchall()
+                self._start = rows[-1][0]
+                return Taken(rows, (start, self._token))
+        return Taken(())
 
-    def _take_from(self, start: int, limit: int) -> int:
-        self._claimed_from = start
-        return self._cursor.execute(TAKE, (self._token, start, limit))
-
-    def settle(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
+    def settle(self, taken: Taken, positions: Sequence[Position]) -> None:
+        start, token = taken.ticket
         self._cursor.execute("BEGIN")
-        gone = self._cursor.execute(DELETE, (self._claimed_from, self._token, len(rows)))
-        all_or_nothing(gone, len(rows))
-        shared = f"0,UTC_TIMESTAMP(6),'{OWNER}',{self._token}"
-        values = [
-            f"({row[1]},{shared},{'NULL' if at is None else at},{'NULL' if offset is None else offset})"
-            for row, (at, offset) in zip(rows, positions, strict=True)
-        ]
-        self._cursor.execute(RECEIPTS + ",".join(values))
+        gone = self._cursor.execute(DELETE, (start, token, len(taken.rows)))
+        all_or_nothing(gone, len(taken.rows))
+        self._cursor.execute(receipts(taken.rows, positions, token))
         self._connection.commit()
+
+
+def connect(url: str) -> pymysql.Connection[pymysql.cursors.Cursor]:
+    """READ COMMITTED, autocommit unless BEGIN is said."""
+    place = make_url(url)
+    return pymysql.connect(
+        host=place.host,
+        port=place.port or 3306,
+        user=place.username,
+        password=place.password or "",
+        database=place.database,
+        autocommit=True,
+        connect_timeout=5,
+        read_timeout=60,
+        init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    )
+
+
+def receipts(rows: Sequence[Row], positions: Sequence[Position], token: int) -> str:
+    """One INSERT of a receipt for each row."""
+    shared = f"0,UTC_TIMESTAMP(6),'{OWNER}',{token}"
+    values = [
+        f"({row[1]},{shared},{'NULL' if at is None else at},{'NULL' if offset is None else offset})"
+        for row, (at, offset) in zip(rows, positions, strict=True)
+    ]
+    return RECEIPTS + ",".join(values)

@@ -10,8 +10,14 @@ from bench.raw_loop import Position, Row
 class RawNull:
     """Confirms at once."""
 
-    def publish(self, rows: Sequence[Row]) -> Sequence[Position]:
-        return [(0, row[1]) for row in rows]
+    def __init__(self) -> None:
+        self._rows: Sequence[Row] = ()
+
+    def start(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    def finish(self) -> Sequence[Position]:
+        return [(0, row[1]) for row in self._rows]
 
     def close(self) -> None:
         """Nothing to end."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import psycopg
 from sqlalchemy import make_url
 
-from bench.raw_loop import LEASE_SECONDS, OWNER, Position, Row, all_or_nothing
+from bench.raw_loop import LEASE_SECONDS, OWNER, Position, Row, Taken, all_or_nothing
 
 CLAIM = f"""
 WITH c AS MATERIALIZED (
@@ -42,33 +42,44 @@ class RawPostgres:
     """Autocommit: each statement is its own transaction, which saves BEGIN and COMMIT."""
 
     def __init__(self, url: str) -> None:
-        plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-        connection = psycopg.connect(plain, autocommit=True, connect_timeout=5)
-        for pin in PINS:
-            connection.execute(pin)
-        self._cursor = connection.cursor(binary=True)  # payloads come as bytes instead of as hexadecimal text
+        self._cursor = connect(url).cursor(binary=True)  # payloads come as bytes instead of as hexadecimal text
         self._token = time.time_ns()
         self._start = 0
 
-    def claim(self, limit: int) -> Sequence[Row]:
+    def take(self, limit: int) -> Taken:
         """Begins at the partition where the last claim ended, and at the first one when that gave nothing."""
         self._token += 1
-        rows = self._claim_from(self._start, limit)
-        if not rows and self._start:
-            rows = self._claim_from(0, limit)
-        self._start = max(row[0] for row in rows) if rows else 0
-        return rows
+        for start in {self._start, 0}:
+            rows = self._cursor.execute(CLAIM, (start, limit, self._token), prepare=True).fetchall()
+            if rows:
+                self._start = max(row[0] for row in rows)
+                return Taken(rows, self._token)
+        return Taken(())
 
-    def _claim_from(self, start: int, limit: int) -> Sequence[Row]:
-        return self._cursor.execute(CLAIM, (start, limit, self._token), prepare=True).fetchall()
-
-    def settle(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
+    def settle(self, taken: Taken, positions: Sequence[Position]) -> None:
         """A row that is not ours any more divides by zero, which undoes it all."""
-        addresses = '{"' + '","'.join([row[-1] for row in rows]) + '"}'
-        arrays = [array(row[1] for row in rows), array(p[0] for p in positions), array(p[1] for p in positions)]
-        parameters = (addresses, self._token, self._token, *arrays, len(rows))
+        parameters = (addresses(taken.rows), taken.ticket, taken.ticket, *facts(taken.rows, positions), len(taken.rows))
         self._cursor.execute(SETTLE, parameters, prepare=True)
-        all_or_nothing(self._cursor.rowcount, len(rows))
+        all_or_nothing(self._cursor.rowcount, len(taken.rows))
+
+
+def connect(url: str) -> psycopg.Connection:
+    """Autocommit, plans pinned."""
+    plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    connection = psycopg.connect(plain, autocommit=True, connect_timeout=5)
+    for pin in PINS:
+        connection.execute(pin)
+    return connection
+
+
+def addresses(rows: Sequence[Row]) -> str:
+    """Where the work rows lie (ctid), as an array."""
+    return '{"' + '","'.join([row[-1] for row in rows]) + '"}'
+
+
+def facts(rows: Sequence[Row], positions: Sequence[Position]) -> tuple[str, str, str]:
+    """Ids, broker partitions and offsets, each as an array."""
+    return array(row[1] for row in rows), array(p[0] for p in positions), array(p[1] for p in positions)
 
 
 def array(values: Iterable[int | None]) -> str:

@@ -1,7 +1,8 @@
-"""RabbitMQ by pika's SelectConnection alone: persistent, mandatory, confirms pipelined, all on one thread."""
+"""RabbitMQ by pika's SelectConnection alone: persistent, mandatory, confirms pipelined, on a thread of its own."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -20,22 +21,30 @@ NOWHERE: Position = (None, None)
 
 
 class RawRabbitMQ:
-    """The loop of the connection runs while something is awaited, and stands still in between."""
+    """The loop of the connection runs on its thread; what is sent is handed to it."""
 
     def __init__(self, url: str) -> None:
         self._channel: Any = None
         self._awaited: set[int] = set()  # delivery tags without an answer
         self._next_tag = self._lowest_awaited = 1
+        self._count = 0
         self._broken = ""
+        self._done = threading.Event()
         self._connection = pika.SelectConnection(pika.URLParameters(url), self._opened, self._closed, self._closed)
+        self._thread = threading.Thread(target=self._connection.ioloop.start, name="raw-rabbitmq", daemon=True)
+        self._thread.start()
         self._wait()
 
-    def publish(self, rows: Sequence[Row]) -> Sequence[Position]:
+    def start(self, rows: Sequence[Row]) -> None:
+        self._done.clear()
+        self._count = len(rows)
         self._awaited.update(range(self._next_tag, self._next_tag + len(rows)))
         self._next_tag += len(rows)
-        self._send_some(iter(rows))
+        self._connection.ioloop.add_callback_threadsafe(partial(self._send_some, iter(rows)))
+
+    def finish(self) -> Sequence[Position]:
         self._wait()
-        return [NOWHERE] * len(rows)
+        return [NOWHERE] * self._count
 
     def _send_some(self, rows: Iterator[Row]) -> None:
         """A part, then the rest after the loop had its turn: the broker works on one part while the next is encoded."""
@@ -64,8 +73,8 @@ class RawRabbitMQ:
         self._connection.ioloop.add_callback_threadsafe(partial(self._send_some, rows))
 
     def close(self) -> None:
-        self._connection.close()
-        self._connection.ioloop.start()
+        self._connection.ioloop.add_callback_threadsafe(self._connection.close)
+        self._thread.join(DEADLINE)
 
     def _join_frames(self) -> None:
         """pika sends each frame by itself, three a message. Joined, they go in large pieces; pika has no public way."""
@@ -75,10 +84,9 @@ class RawRabbitMQ:
         buffers.append(joined)
 
     def _wait(self) -> None:
-        """Run the loop until what is awaited has come, or the deadline."""
-        end = self._connection.ioloop.call_later(DEADLINE, lambda: self._break("the deadline is over"))
-        self._connection.ioloop.start()
-        self._connection.ioloop.remove_timeout(end)
+        """Until everything awaited has come, or the deadline."""
+        if not self._done.wait(DEADLINE):
+            raise RuntimeError("the deadline is over")
         if self._broken:
             raise RuntimeError(self._broken)
 
@@ -89,7 +97,7 @@ class RawRabbitMQ:
         self._channel = channel
         channel.add_on_close_callback(lambda _channel, reason: self._break(str(reason)))
         channel.add_on_return_callback(lambda *_: self._break("a message was returned as unroutable"))
-        channel.confirm_delivery(self._answered, callback=lambda _: self._connection.ioloop.stop())
+        channel.confirm_delivery(self._answered, callback=lambda _: self._done.set())
 
     def _answered(self, frame: Method) -> None:
         """Confirms come in any order; `multiple` covers every awaited tag up to this one."""
@@ -103,11 +111,12 @@ class RawRabbitMQ:
         else:
             self._awaited.discard(tag)
         if not self._awaited:
-            self._connection.ioloop.stop()
+            self._done.set()
 
     def _closed(self, _connection: object, reason: object) -> None:
         self._break(str(reason))
+        self._connection.ioloop.stop()
 
     def _break(self, reason: str) -> None:
         self._broken = reason
-        self._connection.ioloop.stop()
+        self._done.set()

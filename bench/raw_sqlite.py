@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import make_url
 
-from bench.raw_loop import LEASE_SECONDS, OWNER, Position, Row, all_or_nothing
+from bench.raw_loop import LEASE_SECONDS, OWNER, Position, Row, Taken, all_or_nothing
 
 NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 TAKE = f"""
@@ -33,14 +33,11 @@ class RawSQLite:
     """Explicit transactions; the journal mode is the file's (WAL, as it was filled)."""
 
     def __init__(self, url: str) -> None:
-        database = make_url(url).database
-        assert database
-        self._connection = sqlite3.connect(database, timeout=10, isolation_level=None)
-        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection = connect(url)
         self._token = time.time_ns()
         self._start = 0
 
-    def claim(self, limit: int) -> Sequence[Row]:
+    def take(self, limit: int) -> Taken:
         """Begins at the partition where the last claim ended, and at the first one when that gave nothing."""
         self._token += 1
         self._connection.execute("BEGIN IMMEDIATE")
@@ -49,17 +46,26 @@ class RawSQLite:
             rows = self._claim_from(0, limit)
         self._connection.execute("COMMIT")
         self._start = rows[-1][0] if rows else 0
-        return rows
+        return Taken(rows, self._token)
 
     def _claim_from(self, start: int, limit: int) -> Sequence[Row]:
         taken = self._connection.execute(TAKE, (self._token, start, limit)).rowcount
         return self._connection.execute(READ, (start, self._token, taken)).fetchall() if taken else ()
 
-    def settle(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
-        token = self._token
+    def settle(self, taken: Taken, positions: Sequence[Position]) -> None:
+        token = taken.ticket
         self._connection.execute("BEGIN IMMEDIATE")
-        gone = self._connection.executemany(DELETE, [(r[0], r[1], token) for r in rows]).rowcount
-        all_or_nothing(gone, len(rows))
-        receipts = [(row[1], token, *position) for row, position in zip(rows, positions, strict=True)]
-        self._connection.executemany(RECEIPT, receipts)
+        gone = self._connection.executemany(DELETE, [(r[0], r[1], token) for r in taken.rows]).rowcount
+        all_or_nothing(gone, len(taken.rows))
+        facts = [(row[1], token, *position) for row, position in zip(taken.rows, positions, strict=True)]
+        self._connection.executemany(RECEIPT, facts)
         self._connection.execute("COMMIT")
+
+
+def connect(url: str) -> sqlite3.Connection:
+    """Durable at each commit; transactions begin when they are told to."""
+    database = make_url(url).database
+    assert database
+    connection = sqlite3.connect(database, timeout=10, isolation_level=None)
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from bench import machine
 from bench.drain import Rounds, Task
-from bench.job import SIDES, Figures
+from bench.job import Figures
 
-PARTS: tuple[str, ...] = ("claim", "publish", "settle", "rest")
+PARTS: tuple[str, ...] = ("take", "publish", "settle")
 
 
 def summarise(task: Task, rounds: Rounds, versions: dict[str, str]) -> dict[str, Any]:
     """``ratio`` is the product's median rate over the raw loop's; 1.0 means that the product costs nothing."""
-    sides: dict[str, Any] = {side: summarise_side(rounds[side]) for side in SIDES}
+    sides: dict[str, Any] = {side: summarise_side(found) for side, found in rounds.items()}
+    rates = {side: found["events_per_second"] for side, found in sides.items()}
     return {
         "bench": "drain",
+        "ownership": task.ownership,
         "database": task.database,
         "broker": task.broker,
         "versions": versions,
@@ -25,7 +28,8 @@ def summarise(task: Task, rounds: Rounds, versions: dict[str, str]) -> dict[str,
         "payload_bytes": task.payload_bytes,
         "rounds": task.rounds,
         **sides,
-        "ratio": round(sides["product"]["events_per_second"] / sides["raw"]["events_per_second"], 3),
+        "ratio": round(rates["product"] / rates["raw"], 3) if len(rates) == 2 else None,
+        "machine": machine.facts(),
     }
 
 
@@ -41,15 +45,21 @@ def summarise_side(figures: Sequence[Figures]) -> dict[str, Any]:
         "rates": [round(one.rate) for one in figures],
         "microseconds_per_event": {part: middle(part) for part in PARTS},
         "cpu_microseconds_per_event": middle("cpu"),
+        "peak_rss_mib": max(one.rss_mib for one in figures),
+        "database_work_per_event": figures[-1].work,
     }
 
 
 def as_table(summary: dict[str, Any]) -> str:
     """For people."""
-    head = f"{summary['database']} -> {summary['broker']}, {summary['events']:,} events, batch {summary['batch']}"
+    head = (
+        f"{summary['database']} -> {summary['broker']}, {summary['ownership']} lease, "
+        f"{summary['events']:,} events, batch {summary['batch']}"
+    )
     lines = [head, f"{'':8} {'events/s':>9}  {'  '.join(f'{part:>7}' for part in PARTS)}  {'cpu':>7}  us per event"]
-    for side in SIDES:
-        found = summary[side]
-        costs = (*found["microseconds_per_event"].values(), found["cpu_microseconds_per_event"])
-        lines.append(f"{side:8} {found['events_per_second']:>9,}  {'  '.join(f'{cost:>7.1f}' for cost in costs)}")
-    return "\n".join([*lines, f"ratio {summary['ratio']:.2f}"])
+    for side in ("product", "raw"):
+        if side in summary:
+            found = summary[side]
+            costs = (*found["microseconds_per_event"].values(), found["cpu_microseconds_per_event"])
+            lines.append(f"{side:8} {found['events_per_second']:>9,}  {'  '.join(f'{cost:>7.1f}' for cost in costs)}")
+    return "\n".join([*lines, f"ratio {summary['ratio']:.2f}" if summary["ratio"] else "one side only"])

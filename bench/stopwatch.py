@@ -1,7 +1,8 @@
-"""Where the time of a drain goes: three parts, and the span from the first claim to the last settle."""
+"""Where the time of a drain goes: three parts, and the span from the first read to the last settlement."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from bench.job import Figures
 
-Part = Literal["claim", "publish", "settle"]
+Part = Literal["take", "publish", "settle"]
 
 
 class _Moment(NamedTuple):
@@ -19,11 +20,12 @@ class _Moment(NamedTuple):
 
 
 class Stopwatch:
-    """Adds up the parts. Costs two readings of the clock per part and batch, on both sides alike."""
+    """Adds up the parts, from any thread. Costs two readings of the clock per part and batch, on both sides alike."""
 
     def __init__(self) -> None:
         self.events = 0
-        self._parts: dict[Part, float] = {"claim": 0.0, "publish": 0.0, "settle": 0.0}
+        self._lock = threading.Lock()
+        self._parts: dict[Part, float] = {"take": 0.0, "publish": 0.0, "settle": 0.0}
         self._began: _Moment | None = None
         self._ended: _Moment | None = None
 
@@ -35,14 +37,21 @@ class Stopwatch:
             self._began = _Moment(start, time.process_time(), {})
         yield
         end = time.perf_counter()
-        self._parts[part] += end - start
-        if part == "settle":
-            # The empty claim by which a loop learns that it is done comes after this, and is not counted.
-            self._ended = _Moment(end, time.process_time(), dict(self._parts))
+        with self._lock:
+            self._parts[part] += end - start
+            if part == "settle":
+                # The empty read by which a loop learns that it is done comes after this, and is not counted.
+                self._ended = _Moment(end, time.process_time(), dict(self._parts))
+
+    def count(self, events: int) -> None:
+        """So many events were settled."""
+        with self._lock:
+            self.events += events
 
     def figures(self, profile: str = "") -> Figures:
         """What was measured so far; nothing settled is an error."""
         if self._began is None or self._ended is None:
             raise RuntimeError("nothing was drained")
         wall, cpu = self._ended.wall - self._began.wall, self._ended.cpu - self._began.cpu
-        return Figures(events=self.events, wall=wall, cpu=cpu, **self._ended.parts, profile=profile)
+        parts = self._ended.parts
+        return Figures(self.events, wall, cpu, parts["take"], parts["publish"], parts["settle"], profile)

@@ -8,10 +8,11 @@ import json
 import pstats
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from bench.job import Figures, Job
+from bench.machine import rss_mib
 from bench.stopwatch import Stopwatch
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -40,7 +41,7 @@ def work(job: Job) -> Figures:
     watch = Stopwatch()
     if not job.profile:
         run(job, watch)
-        return watch.figures()
+        return replace(watch.figures(), rss_mib=rss_mib(peak=True))
     profiler = cProfile.Profile()
     profiler.runcall(run, job, watch)
     text = io.StringIO()

@@ -39,8 +39,8 @@ def engine(tmp_path: Path) -> Engine:
     return engine
 
 
-def figures(wall: float, claim: float = 0.1, publish: float = 0.2, settle: float = 0.3) -> Figures:
-    return Figures(events=1000, wall=wall, cpu=wall / 2, claim=claim, publish=publish, settle=settle)
+def figures(wall: float) -> Figures:
+    return Figures(events=1000, wall=wall, cpu=wall / 2, take=0.1, publish=0.2, settle=0.3)
 
 
 def measured(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
@@ -51,7 +51,7 @@ def measured(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, o
 
 class TestDrain:
     def test_it_drains_sqlite_by_product_and_by_raw_loop(self, capsys: pytest.CaptureFixture[str]) -> None:
-        found = measured(capsys, "--database", "sqlite", "--broker", "embedded", "--profile")
+        found = measured(capsys, "--database", "sqlite", "--broker", "embedded", "--ownership", "row", "--profile")
 
         assert (found["database"], found["broker"], found["events"], found["rounds"]) == ("sqlite", "embedded", 500, 1)
         product, raw = found["product"], found["raw"]
@@ -62,9 +62,13 @@ class TestDrain:
 
     @pytest.mark.usefixtures("postgres_url")  # the benchmark makes databases of its own; this says what must be there
     def test_it_drains_postgresql_by_product_and_by_raw_loop(self, capsys: pytest.CaptureFixture[str]) -> None:
-        found = measured(capsys, "--database", "postgres", "--broker", "null")
+        found = measured(capsys, "--database", "postgres", "--broker", "null", "--ownership", "row")
 
-        assert set(found) >= {"product", "raw", "ratio", "versions", "payload_bytes", "batch"}
+        assert set(found) >= {"product", "raw", "ratio", "versions", "payload_bytes", "batch", "machine"}
+        product = found["product"]
+        assert isinstance(product, dict)
+        work = product["database_work_per_event"]
+        assert (work["rows_inserted"], work["rows_deleted"], work["rows_updated"]) == (1.0, 1.0, 1.0)
 
     def test_a_missing_server_is_said_in_one_sentence(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -168,15 +172,15 @@ class TestReport:
         assert found["ratio"] == 0.5
         assert found["product"]["rates"] == [500, 250, 400]
 
-    def test_the_parts_and_the_rest_add_up_to_the_whole(self) -> None:
+    def test_what_an_event_costs_is_told_by_part(self) -> None:
         found = summarise(TASK, {"product": [figures(1.0)], "raw": [figures(1.0)]}, {})
 
         cost = found["product"]["microseconds_per_event"]
-        assert cost == {"claim": 100.0, "publish": 200.0, "settle": 300.0, "rest": 400.0}
+        assert cost == {"take": 100.0, "publish": 200.0, "settle": 300.0}
         assert found["product"]["cpu_microseconds_per_event"] == 500.0
 
     def test_people_get_a_table(self) -> None:
         table = as_table(summarise(TASK, {"product": [figures(2.0)], "raw": [figures(1.0)]}, {}))
 
-        assert table.splitlines()[0] == "mysql -> kafka, 1,000 events, batch 100"
+        assert table.splitlines()[0] == "mysql -> kafka, partition lease, 1,000 events, batch 100"
         assert table.splitlines()[-1] == "ratio 0.50"
