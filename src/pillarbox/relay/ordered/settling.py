@@ -9,7 +9,6 @@ from typing import NamedTuple
 from ...errors import DatabaseUnavailable
 from ...ports import Aside, OrderedSettled, OrderedSettlement, OrderedStore, Progress, Sent, SentParked, Tenure
 from ..stats import RelayStats
-from .estate import Owned
 from .plan import Decided
 from .rounds import Round
 
@@ -82,7 +81,9 @@ class Settling:
     def _progress(self, round_: Round, decided: Decided) -> list[Progress]:
         """The new state of each partition: where to read from, and up to where ids may be handed out next."""
         gone: dict[int, int] = {}  # the highest id that leaves the queue, by partition
-        for (number, row, _), *_rest in (*decided.sent, *round_.aside, *decided.aside):
+        keys = [one.key for one in decided.sent]
+        keys += [one.key for one in round_.aside] + [one.key for one in decided.aside]
+        for number, row, _ in keys:
             if row > gone.get(number, 0):
                 gone[number] = row
         for number, owned in round_.owned.items():
