@@ -11,7 +11,18 @@ from ..store import inspect
 STATES: Final = ("PENDING", "PROCESSING", "RETRY", "SENT", "DEAD")
 """The states that are always shown; others (ORPHAN, …) only when something is in them."""
 
-_FINISHED: Final = ("SENT", "DEAD")
+WHY: Final = {
+    "PENDING": "committed, a relay takes them next",
+    "PROCESSING": "on their way, under a relay's lease",
+    "RETRY": "failed, tried again by themselves",
+    "SCHEDULED": "not to be sent before their time",
+    "HELD": "wait behind another event of their key or destination: pillarbox held list",
+    "DEAD": "given up, and wait for you: pillarbox dead list",
+    "BURIED": "given up for good, kept for the record",
+}
+"""What a person may want to know about the events of a state."""
+
+_FINISHED: Final = ("SENT", "DEAD", "BURIED")
 
 
 class Status(NamedTuple):

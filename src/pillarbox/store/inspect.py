@@ -47,8 +47,9 @@ class DeadLetterDetails(NamedTuple):
 
 
 def overview(connection: Connection) -> Overview:
-    """Deliveries by state (PENDING, PROCESSING, RETRY, DEAD, SENT) and the age of the oldest unconfirmed, not dead one.
+    """Deliveries by state and the age of the oldest one that could have been sent: not scheduled, not given up.
 
+    PENDING, PROCESSING, RETRY, DEAD and SENT are always there; SCHEDULED, HELD and BURIED when something is in them.
     The cost follows the backlog and the dead letters, not the history: more than a million receipts are estimated.
     """
     counts = dict.fromkeys(("PENDING", "PROCESSING", "RETRY", "DEAD"), 0)
@@ -114,7 +115,7 @@ def _oldest_age(connection: Connection) -> float | None:
     """The lowest id of each partition is one step at the edge of an index; the oldest event is among them."""
     partitions = connection.execute(text("SELECT partitions FROM outbox_meta WHERE one = 1")).scalar_one()
     edges = [f"SELECT MIN(id) AS id FROM outbox_ready WHERE partition_no = {n}" for n in range(partitions)]
-    edges.append("SELECT MIN(id) AS id FROM outbox_parked WHERE state = 'RETRY'")
+    edges += [f"SELECT MIN(id) AS id FROM outbox_parked WHERE state = '{state}'" for state in ("RETRY", "HELD")]
     numbers = [number for number in connection.scalars(text(" UNION ALL ".join(edges))) if number is not None]
     if not numbers:
         return None

@@ -29,7 +29,8 @@ on_postgres = pytest.mark.parametrize("crowded", ["postgres"], indirect=True)
 
 @pytest.fixture(scope="module")
 def crowded(request: pytest.FixtureRequest) -> Iterator[SqlOutbox]:
-    """100,000 pending rows, of which the first 300 are in flight; as many dead ones; 100 due and 20,000 not due."""
+    """100,000 pending rows, of which the first 300 are in flight; as many dead ones. To be tried again are 100
+    now and 20,000 later, and as many are scheduled; 20,000 keys are held."""
     with fresh_database(_need(request, request.param).url) as url:
         outbox = SqlOutbox(url)
         with outbox.engine.begin() as connection:
@@ -62,8 +63,14 @@ def crowd(connection: Connection) -> None:
         (1_000_000, "DEAD", "NULL", CROWD),
         (2_000_000, "RETRY", moments[1], 20_000),
         (3_000_000, "RETRY", moments[0], 100),
+        (4_000_000, "SCHEDULED", moments[1], 20_000),
+        (5_000_000, "SCHEDULED", moments[0], 100),
     ):
         connection.exec_driver_sql(dead + row.format(offset=offset, state=state, due=due, past=moments[0], n=n))
+    connection.exec_driver_sql(
+        "INSERT INTO outbox_lane (partition_no, lane, target, mode, head_id, since, destination, reason)"
+        f" SELECT partition_no, lane, 7, 'dead', 1, {moments[0]}, '', '' FROM outbox_ready WHERE id <= 20000"
+    )
     first = sorted(
         connection.exec_driver_sql("SELECT id FROM outbox_ready WHERE partition_no = 0 AND id <= 4800").scalars()
     )
@@ -107,8 +114,9 @@ def actions(connection: Connection) -> Iterator[tuple[str, Action, int]]:
     left = [Parked(key, key.id, "RETRY", 1e9, 1, "") for key in keys]
     yield "park", lambda c: rows.add_parked(c, left), 2 * BATCH
     yield "parked found", lambda c: rows.are_parked(c, left), 2 * BATCH
-    yield "move due", lambda c: parked.move_due(c, server, 50), 6 * 50
-    yield "nothing due", lambda c: parked.move_due(c, server, 500) and parked.move_due(c, server, 500), 6 * 50
+    yield "move due", lambda c: parked.move_due(c, server, 50), 8 * 50
+    yield "move all that is due", lambda c: parked.move_due(c, server, 500), 9 * 150
+    yield "nothing due", lambda c: parked.move_due(c, server, 500), 50
 
 
 @on_mysql

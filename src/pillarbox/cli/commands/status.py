@@ -70,10 +70,12 @@ def _table(now: Status) -> Group:
     from rich.console import Group
     from rich.table import Table
 
+    from ...ops.overview import WHY
     from ..output import age
 
     table = Table("state", box=None)
     table.add_column("events", justify="right")
+    table.add_column("")
     for state, count in now.counts.items():
-        table.add_row(state, f"{count:,}")
+        table.add_row(state, f"{count:,}", WHY.get(state, "") if count else "")
     return Group(table, f" oldest unconfirmed: {age(now.oldest_age)}")
