@@ -23,6 +23,15 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Settings file (default: PILLARBOX_CONFIG, else pillarbox.toml)."),
 ]
+
+
+def positive_seconds(value: float | None) -> float | None:
+    """Callback of an option: refuses what is no length of time, NaN and a century included."""
+    if value is not None and not 0 < value <= 86_400:
+        raise typer.BadParameter(f"{value:g} is not between 0 and 86400 seconds")
+    return value
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; errors too, on stderr.")]
 LogLevel = Annotated[
     str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info (default), warning or error.")

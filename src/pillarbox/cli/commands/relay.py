@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-import logging
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..exit_codes import ExitCode
-from ..options import AsJson, Broker, ConfigFile, Database, LogJson, LogLevel
+from ..options import AsJson, Broker, ConfigFile, Database, LogJson, LogLevel, positive_seconds
 
 if TYPE_CHECKING:
     from ...config import Config
-
-log = logging.getLogger("pillarbox.relay")
+    from ..relays.here import Ended
 
 
 def relay(
@@ -42,7 +36,23 @@ def relay(
         bool, typer.Option("--until-empty", help="End when nothing is ready; exit 1 if something is left or died.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", help="With --until-empty: give up then, exit 4.")
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="With --until-empty: give up then, exit 4.",
+            callback=positive_seconds,
+        ),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="HOST:PORT", help="Answer /health, /ready and /metrics there."),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option("--processes", metavar="N", help="Processes that share the work (default 1).")
+    ] = None,
+    listen: Annotated[
+        bool | None, typer.Option("--listen", help="PostgreSQL: be woken by Outbox(notify=True).")
     ] = None,
     log_level: LogLevel = None,
     log_json: LogJson = None,
@@ -65,10 +75,13 @@ def relay(
         relay__lease=lease,
         relay__broker_deadline=broker_deadline,
         relay__stop_deadline=stop_deadline,
+        relay__http=http,
+        relay__processes=processes,
+        relay__listen=listen,
         log__level=log_level,
         log__json_lines=log_json,
     )
-    code, report = _run(found, until_empty=until_empty, timeout=timeout)
+    code, report = _run(found, until_empty=until_empty, timeout=timeout, database_given=database is not None)
     if json:
         from ..output import as_json
 
@@ -77,48 +90,24 @@ def relay(
         raise typer.Exit(code)
 
 
-def _run(config: Config, *, until_empty: bool, timeout: float | None) -> tuple[ExitCode, dict[str, object]]:
-    from ...masking import mask_whole_url
-    from ...wiring import broker_url, build_relay, database_url, new_relay_id, open_tables
-    from ..signals import run_until_signalled
+def _run(config: Config, *, until_empty: bool, timeout: float | None, database_given: bool) -> Ended:
+    from ...observe.server import Address
 
-    name = config.relay.id or new_relay_id()
-    with build_relay(config, name) as relay:
-        log.info("relay %s: %s to %s", name, mask_whole_url(database_url(config)), mask_whole_url(broker_url(config)))
-        gc.freeze()  # what is loaded by now stays for good: the collector need not walk it while batches come and go
-        with _timer(timeout, relay.stop) as timed_out:
-            run_until_signalled(lambda: relay.run(until_empty=until_empty), relay.stop, config.relay.stop_deadline)
-    stats = relay.stats.as_dict()
-    log.info("relay %s ended: %s", name, ", ".join(f"{name} {n}" for name, n in stats.items() if n) or "nothing to do")
-    report: dict[str, object] = {"relay": name, **stats}
-    if not until_empty:
-        return ExitCode.OK, report
-    from ...ops.overview import overview
+    http = Address.parse(config.relay.http) if config.relay.http else None
+    if config.relay.processes > 1:
+        from ..relays.parent import run_processes
 
-    with open_tables(config) as tables:
-        left = tables.read(overview).waiting
-    report["left"] = left
-    if timed_out.is_set():
-        return ExitCode.UNAVAILABLE, report
-    return (ExitCode.FAILED if left or stats["dead"] else ExitCode.OK), report
+        return run_processes(
+            config, until_empty=until_empty, timeout=timeout, http=http, database_given=database_given
+        )
+    from ..relays.crew import Crew
+    from ..relays.here import run_here
+    from ..relays.plan import planned
 
-
-@contextmanager
-def _timer(seconds: float | None, stop: Callable[[], None]) -> Iterator[threading.Event]:
-    """Call ``stop`` after ``seconds``, if any; the event tells whether it came to that."""
-    rang = threading.Event()
-    if seconds is None:
-        yield rang
-        return
-
-    def ring() -> None:
-        rang.set()
-        stop()
-
-    timer = threading.Timer(seconds, ring)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield rang
-    finally:
-        timer.cancel()
+    return run_here(
+        Crew(planned(config, database_given=database_given)),
+        until_empty=until_empty,
+        timeout=timeout,
+        stop_deadline=config.relay.stop_deadline,
+        http=http,
+    )
