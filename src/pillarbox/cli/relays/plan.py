@@ -1,0 +1,45 @@
+"""Which relays one process runs, decided from the settings before anything is opened."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ...config import Config, of_outbox
+from ...wiring import broker_url, database_url, dialect_name, new_relay_id
+
+DEFAULT: Final = "default"
+"""The name of an outbox that has none, in metrics."""
+
+_LONGEST_ID: Final = 64
+
+
+class Planned(NamedTuple):
+    """One relay: its place, its name, and the settings as it sees them."""
+
+    process: int
+    outbox: str
+    relay_id: str
+    config: Config
+
+
+def planned(config: Config, process: int | None = None, *, database_given: bool = False) -> list[Planned]:
+    """The relays of one process; ``process`` is its number among several, None for one alone.
+
+    Raises ConfigError (PB-001) and BadUrl (PB-002) for settings that no restart would mend.
+    """
+    base = config.relay.id or new_relay_id()
+    number = process or 0
+    if not config.outboxes or database_given:
+        chosen = [(DEFAULT, config, "")]
+    else:
+        chosen = [(name, of_outbox(config, name), f".{name}") for name in config.outboxes]
+    for _, one, _ in chosen:
+        dialect_name(database_url(one))
+        broker_url(one)
+    # A name that was given belongs to all of them, and must still tell them apart.
+    place = f".{process}" if process is not None and config.relay.id else ""
+    return [Planned(number, name, _id(base, place + suffix), one) for name, one, suffix in chosen]
+
+
+def _id(base: str, suffix: str) -> str:
+    return base[: _LONGEST_ID - len(suffix)] + suffix
