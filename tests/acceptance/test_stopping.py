@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -44,9 +45,21 @@ def test_a_second_signal_ends_it_at_once(hanging: subprocess.Popen[str]) -> None
     hanging.send_signal(signal.SIGTERM)
     assert hanging.stderr is not None
     assert "finishing" in hanging.stderr.readline()
+    deadline = time.monotonic() + 10
+    while hanging.poll() is None and time.monotonic() < deadline:
+        hanging.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    assert hanging.wait(5) == 128 + signal.SIGINT
+
+
+@pytest.mark.parametrize("hanging", [3], indirect=True)
+def test_the_same_signal_delivered_twice_at_once_counts_as_one(hanging: subprocess.Popen[str]) -> None:
+    """A terminal signals the whole group, and a parent passes the signal on."""
+    hanging.send_signal(signal.SIGTERM)
     hanging.send_signal(signal.SIGINT)
-    hanging.communicate(timeout=10)
-    assert hanging.returncode == 128 + signal.SIGINT
+    _, said = hanging.communicate(timeout=10)
+    assert hanging.returncode == 1
+    assert "not finished after 3 s: leaving" in said
 
 
 def test_what_the_work_raises_comes_out_and_the_handlers_before_are_back() -> None:
