@@ -31,21 +31,22 @@ def bounds(connection: Connection, words: Words, keep: Keep) -> Bounds:
     dead_until = None if keep.dead is None else _text(connection, words.moment(keep.dead))
     highest = fetch(connection, "SELECT MAX(id) FROM outbox_event")[0][0] or 0
     partitions = fetch(connection, "SELECT partitions FROM outbox_meta WHERE one = 1")[0][0]
-    return Bounds(sent_until, dead_until, highest, _first_younger(connection, sent_until, highest), partitions)
+    young = f"recorded_at > '{sent_until}' AND recorded_at <= '{_text(connection, words.moment(0.0))}'"
+    return Bounds(sent_until, dead_until, highest, _first(connection, young, highest), partitions)
 
 
-def _first_younger(connection: Connection, moment: str, highest: int) -> int:
-    """The first id recorded after ``moment``, by bisection: there is no index on the time, and about 25 look-ups do.
+def _first(connection: Connection, young: str, highest: int) -> int:
+    """The first id recorded after the moment, by bisection: there is no index on the time, and about 25 look-ups do.
 
-    Ids and times go up together only nearly (slow transactions, a clock that was set); it matters to nothing but the
-    length of the walk, since each receipt is looked at all the same.
+    Nothing recorded later can have been sent earlier. Ids and times go up together only nearly (slow transactions), and
+    what that leaves out is a matter of some seconds. Times in the future, of a clock that was wrong, are passed over.
     """
     low, high = 0, highest
     while low < high:
         middle = (low + high) // 2
         found = fetch(
             connection,
-            f"SELECT id, CASE WHEN recorded_at > '{moment}' THEN 1 ELSE 0 END FROM outbox_event"
+            f"SELECT id, CASE WHEN {young} THEN 1 ELSE 0 END FROM outbox_event"
             f" WHERE id > {middle:d} ORDER BY id LIMIT 1",
         )
         if found and not found[0][1]:
