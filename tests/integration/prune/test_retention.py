@@ -120,7 +120,8 @@ def test_an_archive_table_has_every_event_that_went_with_its_deliveries(outbox: 
     with outbox.engine.begin() as connection:
         events = connection.exec_driver_sql("SELECT id, event_id, payload FROM outbox_archive").all()
         deliveries = connection.exec_driver_sql(
-            "SELECT a.id, d.dest, d.state FROM outbox_archive_delivery d JOIN outbox_archive a ON a.event_id = d.event_id"
+            "SELECT a.id, d.dest, d.state FROM outbox_archive_delivery d"
+            " JOIN outbox_archive a ON a.event_id = d.event_id"
         ).all()
         for table in ("outbox_archive", "outbox_archive_delivery"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
