@@ -13,6 +13,12 @@ _NOW: Final = {
     "mysql": "UTC_TIMESTAMP(6)",
     "mariadb": "UTC_TIMESTAMP(6)",
 }
+_AFTER: Final = {
+    "postgresql": "clock_timestamp() + ({seconds}) * interval '1 second'",
+    "sqlite": "strftime('%Y-%m-%d %H\\:%M\\:%f', 'now', ({seconds}) || ' seconds')",
+    "mysql": "UTC_TIMESTAMP(6) + INTERVAL ROUND(({seconds}) * 1000000) MICROSECOND",
+    "mariadb": "UTC_TIMESTAMP(6) + INTERVAL ROUND(({seconds}) * 1000000) MICROSECOND",
+}
 _AGE: Final = {
     "postgresql": "EXTRACT(EPOCH FROM clock_timestamp() - {moment})",
     "sqlite": "(julianday('now') - julianday({moment})) * 86400.0",
@@ -24,6 +30,11 @@ _AGE: Final = {
 def now(connection: Connection) -> str:
     """SQL for the current time, to stand in a ``text()`` (its colons are escaped)."""
     return _NOW[connection.dialect.name]
+
+
+def after(connection: Connection, seconds: str) -> str:
+    """SQL for the time ``seconds`` (SQL for a number, or NULL) from now, to stand in a ``text()``."""
+    return _AFTER[connection.dialect.name].format(seconds=seconds)
 
 
 def age(connection: Connection, moment: str) -> str:

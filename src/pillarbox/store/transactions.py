@@ -50,30 +50,38 @@ class Transactions:
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run ``work`` and commit."""
-        return self._repeat(work, self._engine)
+        return self.repeat(lambda: _in_one(self._engine, work))
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run ``work``, which changes nothing (SQLite then takes no write lock)."""
-        return self._repeat(work, self._reader)
+        return self.repeat(lambda: _in_one(self._reader, work))
 
-    def _repeat(self, work: Callable[[Connection], T], engine: Engine) -> T:
+    def close(self) -> None:
+        """Nothing is kept open between transactions."""
+
+    def repeat(self, attempt: Callable[[], T]) -> T:
+        """Run ``attempt`` by these rules; it must leave nothing open behind when it fails."""
         if os.getpid() != self._pid:
             raise UsedAfterFork("A store that was opened before os.fork() is used in the child process.")
         reconnects = 1
         for left in reversed(range(self._tries)):
             try:
-                with engine.begin() as connection:
-                    return work(connection)
+                return attempt()
             except (exc.DBAPIError, exc.TimeoutError, OSError) as error:
                 fault = fault_of(error)
                 if fault is Fault.BUG:
                     raise
                 if fault is Fault.READ_ONLY:
-                    engine.dispose()  # after a failover the same name leads to another server
+                    self._engine.dispose()  # after a failover the same name leads to another server
                 reconnect = fault is Fault.LOST and reconnects > 0
                 reconnects -= reconnect
                 if not left or not (fault is Fault.BUSY or reconnect):
-                    raise connect_error(error, engine.url) from error
+                    raise connect_error(error, self._engine.url) from error
                 log.debug("transaction runs again (%s): %s", fault.name, error)
             self._pause(_FIRST_PAUSE * 2 ** (self._tries - 1 - left) * (0.5 + self._chance()))
         raise AssertionError("the last try returns or raises")
+
+
+def _in_one(engine: Engine, work: Callable[[Connection], T]) -> T:
+    with engine.begin() as connection:
+        return work(connection)

@@ -22,7 +22,7 @@ LATER: Final = "UTC_TIMESTAMP(6) + INTERVAL %s MICROSECOND"
 _PARKED_PER_STATEMENT: Final = 100  # error texts of 2,000 characters stay below 1 MiB, a small max_allowed_packet
 _READY: Final = "outbox_ready FORCE INDEX (PRIMARY)"
 _FENCED: Final = "owner = %s AND token = %s"
-_RECEIPT_AGAIN: Final = (
+RECEIPT_AGAIN: Final = (
     " ON DUPLICATE KEY UPDATE sent_at = VALUES(sent_at), relay = VALUES(relay), token = VALUES(token),"
     " broker_partition = VALUES(broker_partition), broker_offset = VALUES(broker_offset)"
 )
@@ -51,7 +51,7 @@ class MysqlRows:
         return _for_each_part(connection, start, (microseconds(seconds), *fence), keys)
 
     def add_receipts(self, connection: Connection, sent: Sequence[Sent], fence: Fence, *, again: bool) -> None:
-        conflict = _RECEIPT_AGAIN if again else ""
+        conflict = RECEIPT_AGAIN if again else ""
         if sent:  # variables keep the statement short: parsing it is most of its cost
             connection.exec_driver_sql("SET @sent = UTC_TIMESTAMP(6), @relay = %s, @token = %s", tuple(fence))
         for part in in_parts(sent, KEYS_PER_STATEMENT):

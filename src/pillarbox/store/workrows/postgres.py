@@ -17,7 +17,7 @@ from ...ports import Parked, Sent, WorkKey
 from ..raw import fetch, numbers
 from . import Fence
 
-_RECEIPT_AGAIN: Final = (
+RECEIPT_AGAIN: Final = (
     " ON CONFLICT (id, dest) DO UPDATE SET sent_at = excluded.sent_at, relay = excluded.relay, token = excluded.token,"
     " broker_partition = excluded.broker_partition, broker_offset = excluded.broker_offset"
 )
@@ -59,7 +59,7 @@ class PostgresRows:
             "INSERT INTO outbox_receipt (id, dest, sent_at, relay, token, broker_partition, broker_offset)"
             " SELECT k.i, k.d, clock_timestamp(), %s, %s, k.p, k.o"
             " FROM unnest(%s::bigint[], %s::smallint[], %s::int[], %s::bigint[]) AS k(i, d, p, o)"
-            + (_RECEIPT_AGAIN if again else ""),
+            + (RECEIPT_AGAIN if again else ""),
             (*fence, ids, dests, numbers(partitions), numbers(offsets)),
         )
 

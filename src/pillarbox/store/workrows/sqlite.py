@@ -12,7 +12,7 @@ from . import Fence
 
 NOW: Final = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 LATER: Final = "strftime('%Y-%m-%d %H:%M:%f', 'now', ?)"
-_RECEIPT_AGAIN: Final = (
+RECEIPT_AGAIN: Final = (
     " ON CONFLICT (id, dest) DO UPDATE SET sent_at = excluded.sent_at, relay = excluded.relay, token = excluded.token,"
     " broker_partition = excluded.broker_partition, broker_offset = excluded.broker_offset"
 )
@@ -47,7 +47,7 @@ class SqliteRows:
     def add_receipts(self, connection: Connection, sent: Sequence[Sent], fence: Fence, *, again: bool) -> None:
         sql = (
             "INSERT INTO outbox_receipt (id, dest, sent_at, relay, token, broker_partition, broker_offset)"
-            f" VALUES (?, ?, {NOW}, ?, ?, ?, ?){_RECEIPT_AGAIN if again else ''}"
+            f" VALUES (?, ?, {NOW}, ?, ?, ?, ?){RECEIPT_AGAIN if again else ''}"
         )
         _each(connection, sql, [(one.key.id, one.key.dest, *fence, one.partition, one.offset) for one in sent])
 

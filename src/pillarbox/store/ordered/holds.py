@@ -1,0 +1,30 @@
+"""Reading holds: the lanes (or whole destinations) whose later events wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, text
+
+from ...ports import Hold, Stream
+from ..dbtime import age
+
+
+def of_partitions(connection: Connection, partition_nos: Sequence[int], *, drain_only: bool = False) -> list[Hold]:
+    """A range of the primary key (partition_no, lane, target) for each partition."""
+    if not partition_nos:
+        return []
+    numbers = ", ".join(str(int(number)) for number in partition_nos)
+    rows = connection.execute(
+        text(
+            "SELECT partition_no, lane, target, mode, head_id,"
+            f" CASE WHEN due_at IS NOT NULL THEN -{age(connection, 'due_at')} END, destination, reason FROM outbox_lane"
+            f" WHERE partition_no IN ({numbers}){' AND mode = :drain' if drain_only else ''}"
+            " ORDER BY partition_no, lane, target"
+        ),
+        {"drain": "drain"} if drain_only else {},
+    )
+    return [
+        Hold(Stream(number, lane, target), mode, head, None if due is None else max(0.0, float(due)), where, why)
+        for number, lane, target, mode, head, due, where, why in rows
+    ]

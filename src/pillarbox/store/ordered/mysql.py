@@ -1,0 +1,136 @@
+"""MySQL and MariaDB. Keys are written into the statement as numbers: no driver's placeholder is as fast.
+
+FORCE INDEX (PRIMARY) on each: on a table that looks small the optimizer prefers to scan all of it, and then waits for
+rows that writers hold. Single-table DELETE takes no hint, hence the multi-table form with one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from ...ports import Aside, Hold, Progress
+from ..raw import fetch, in_parts
+from ..workrows.mysql import KEYS_PER_STATEMENT, LATER, RECEIPT_AGAIN, microseconds, named
+from .ownership import lease_ms
+from .reading import MysqlSpans
+from .statements import READY, Key, Keyed, Receipt, Renewal
+
+_TEXTS_PER_STATEMENT: Final = 100  # texts of 2,000 characters stay below 1 MiB, a small max_allowed_packet
+
+
+class MysqlStatements(MysqlSpans):
+    """See :class:`.Statements`."""
+
+    def advance(self, connection: Connection, renewal: Renewal, progress: Sequence[Progress]) -> int:
+        """One statement for all partitions of a round."""
+        fences = " OR ".join(
+            f"(partition_no = {t.partition_no:d} AND token = {t.token:d} AND nonce = {t.nonce:d})"
+            for t in (one.tenure for one in progress)
+        )
+        return connection.exec_driver_sql(
+            f"UPDATE outbox_partition FORCE INDEX (PRIMARY) SET leased_until = {LATER}, lease_ms = %s,"
+            f" low_id = {_case(progress, lambda one: one.low_id)},"
+            f" handed_to = {_case(progress, lambda one: one.handed_to)},"
+            f" careful_to = {_case(progress, lambda one: one.careful_to)},"
+            f" crashes = {_case(progress, lambda one: one.crashes)}"
+            f" WHERE owner = %s AND ({fences})",
+            (microseconds(renewal.lease), lease_ms(renewal.lease), renewal.owner),
+        ).rowcount
+
+    def find(self, connection: Connection, keyed: Keyed, keys: Sequence[Key]) -> set[Key]:
+        """Key look-ups."""
+        found: set[Key] = set()
+        for part in in_parts(keys, KEYS_PER_STATEMENT):
+            found.update(
+                fetch(
+                    connection,
+                    f"SELECT {', '.join(keyed.columns)} FROM {keyed.table} FORCE INDEX (PRIMARY)"
+                    f" WHERE {_named(keyed, part)} FOR UPDATE",
+                )
+            )
+        return found
+
+    def delete(self, connection: Connection, keyed: Keyed, keys: Sequence[Key]) -> int:
+        """Key look-ups."""
+        start = f"DELETE r FROM {keyed.table} AS r FORCE INDEX (PRIMARY) WHERE "
+        return sum(
+            connection.exec_driver_sql(start + _named(keyed, part)).rowcount
+            for part in in_parts(keys, KEYS_PER_STATEMENT)
+        )
+
+    def add_receipts(self, connection: Connection, relay: str, receipts: Sequence[Receipt], *, again: bool) -> None:
+        """Variables keep the statement short: parsing it is most of its cost."""
+        if receipts:
+            connection.exec_driver_sql("SET @sent = UTC_TIMESTAMP(6), @relay = %s", (relay,))
+        for part in in_parts(receipts, KEYS_PER_STATEMENT):
+            values = ",".join([f"({i:d},{d:d},@sent,@relay,{t:d},{_number(p)},{_number(o)})" for i, d, t, p, o in part])
+            connection.exec_driver_sql(
+                "INSERT INTO outbox_receipt (id, dest, sent_at, relay, token, broker_partition, broker_offset)"
+                f" VALUES {values}{RECEIPT_AGAIN if again else ''}"
+            )
+
+    def park(self, connection: Connection, rows: Sequence[Aside]) -> None:
+        """An INTERVAL of NULL gives NULL."""
+        one = f"(%s,%s,%s,%s,%s,{LATER},%s,0,%s,%s,UTC_TIMESTAMP(6))"
+        for part in in_parts(rows, _TEXTS_PER_STATEMENT):
+            values: list[Any] = []
+            for (n, number, dest), stream, state, due_in, attempts, error in part:
+                due = None if due_in is None else microseconds(due_in)
+                values += (n, stream.lane, number, dest, state, due, attempts, stream.target, error)
+            connection.exec_driver_sql(
+                "INSERT INTO outbox_parked"
+                " (partition_no, lane, id, dest, state, due_at, attempts, claims, target, error, error_at)"
+                f" VALUES {','.join([one] * len(part))} ON DUPLICATE KEY UPDATE state = VALUES(state),"
+                " due_at = VALUES(due_at), attempts = VALUES(attempts), claims = 0, target = VALUES(target),"
+                " error = VALUES(error), error_at = VALUES(error_at)",
+                tuple(values),
+            )
+
+    def hold(self, connection: Connection, holds: Sequence[Hold]) -> None:
+        """An INTERVAL of NULL gives NULL."""
+        one = f"(%s,%s,%s,%s,%s,{LATER},UTC_TIMESTAMP(6),%s,%s)"
+        for part in in_parts(holds, _TEXTS_PER_STATEMENT):
+            values: list[Any] = []
+            for stream, mode, head_id, due_in, destination, reason in part:
+                due = None if due_in is None else microseconds(due_in)
+                values += (*stream, mode, head_id, due, destination, reason)
+            connection.exec_driver_sql(
+                "INSERT INTO outbox_lane"
+                " (partition_no, lane, target, mode, head_id, due_at, since, destination, reason)"
+                f" VALUES {','.join([one] * len(part))} ON DUPLICATE KEY UPDATE mode = VALUES(mode),"
+                " head_id = VALUES(head_id), due_at = VALUES(due_at), destination = VALUES(destination),"
+                " reason = VALUES(reason)",
+                tuple(values),
+            )
+
+    def settle_sent(
+        self,
+        connection: Connection,
+        renewal: Renewal,
+        progress: Sequence[Progress],
+        keys: Sequence[Key],
+        receipts: Sequence[Receipt],
+    ) -> bool:
+        """No statement of MySQL both deletes and inserts."""
+        return False
+
+
+def _named(keyed: Keyed, keys: Sequence[Key]) -> str:
+    if keyed == READY:
+        return named(keys)
+    names = keyed.columns
+    return " OR ".join(
+        f"({' AND '.join([f'{name} = {value:d}' for name, value in zip(names, key, strict=True)])})" for key in keys
+    )
+
+
+def _case(progress: Sequence[Progress], value: Callable[[Progress], int]) -> str:
+    whens = [f"WHEN {one.tenure.partition_no:d} THEN {value(one):d}" for one in progress]
+    return f"CASE partition_no {' '.join(whens)} END"
+
+
+def _number(value: int | None) -> str:
+    return "NULL" if value is None else str(int(value))

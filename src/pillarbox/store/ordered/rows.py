@@ -1,0 +1,105 @@
+"""Columns of work rows ``r`` with their events ``e``, and what a driver's row means: a way for each kind of server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import Connection
+
+from ...event.message import Message
+from ...ports import WorkKey
+from .. import messages
+from ..found import INLINE, Found
+from ..packed import SEPARATOR, message_of, packed, part_count
+from ..raw import fetch
+
+_WORK = "r.partition_no, r.id, r.dest, r.lane, r.attempts, r.claims"
+_WORK_COLUMNS = 6
+
+
+class Rows(Protocol):
+    """How work rows and their events are read."""
+
+    def read(
+        self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]
+    ) -> list[Found]:
+        """Run the query ``SELECT (columns) FROM source``, where ``r`` is the work row and ``e`` its event, if there.
+
+        ``bare`` lanes come without payload, as if it were empty.
+        """
+        ...
+
+
+class PlainRows:
+    """PostgreSQL and SQLite: a column for each thing; their drivers take rows apart in C."""
+
+    def __init__(self, dialect: str) -> None:
+        self._length = {"postgresql": "octet_length", "sqlite": "length"}[dialect]
+
+    def read(
+        self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]
+    ) -> list[Found]:
+        """See Rows.read."""
+        size = f"{self._length}(e.payload)"
+        payload = f"CASE WHEN {size} <= {INLINE} THEN e.payload END"
+        if bare:
+            held = f"r.lane IN ({','.join(str(int(lane)) for lane in bare)})"
+            size, payload = f"CASE WHEN {held} THEN 0 ELSE {size} END", f"CASE WHEN NOT {held} THEN {payload} END"
+        sql = f"SELECT {_WORK}, {size}, {messages.event_columns('e', payload)} FROM {source}"
+        with messages.binary(connection):
+            rows = fetch(connection, sql, parameters)
+        return [_plain(row) for row in rows]
+
+
+def _plain(row: Sequence[Any]) -> Found:
+    partition_no, number, dest, lane, attempts, claims, size, *event = row
+    key = tuple.__new__(WorkKey, (partition_no, number, dest))
+    message: Message | None = None
+    if event[0] is not None:
+        message = messages.message_of(event, dest)
+    if message is not None and message.payload is None and size == 0:
+        message = message._replace(payload=b"")
+    return tuple.__new__(Found, (key, lane, attempts, claims, size or 0, message))
+
+
+class PackedRows:
+    """MySQL and MariaDB: one column for each row."""
+
+    def read(
+        self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]
+    ) -> list[Found]:
+        """See Rows.read."""
+        held = f"r.lane IN ({','.join(str(int(lane)) for lane in bare)})" if bare else ""
+        column = packed(_WORK, INLINE, held)
+        rows = fetch(connection, f"SELECT STRAIGHT_JOIN {column} FROM {source}", parameters)
+        try:
+            return [_unpacked(row[0]) for row in rows]
+        except AttributeError:  # a NULL: some event is larger than max_allowed_packet as one column
+            return list(self._one_by_one(connection, source, parameters, bare))
+
+    def _one_by_one(
+        self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]
+    ) -> Iterable[Found]:
+        for row in fetch(connection, f"SELECT STRAIGHT_JOIN {_WORK} FROM {source}", parameters):
+            key, (lane, attempts, claims) = WorkKey(*row[:3]), row[3:]
+            size, message = messages.one(connection, key)
+            if message is not None and lane in bare:
+                size, message = 0, message._replace(payload=b"")
+            yield Found(key, lane, attempts, claims, size, message)
+
+
+def _unpacked(row: bytes) -> Found:
+    parts = row.split(SEPARATOR, _PARTS - 1)
+    dest = int(parts[2])
+    size, message = message_of(parts[_WORK_COLUMNS:], dest, INLINE) if len(parts) == _PARTS else (0, None)
+    key = tuple.__new__(WorkKey, (int(parts[0]), int(parts[1]), dest))
+    return tuple.__new__(Found, (key, int(parts[3]), int(parts[4]), int(parts[5]), size, message))
+
+
+_PARTS = part_count(_WORK_COLUMNS)
+
+
+def rows_of(dialect: str) -> Rows:
+    """The way for SQLAlchemy's dialect name."""
+    return PackedRows() if dialect in {"mysql", "mariadb"} else PlainRows(dialect)
