@@ -21,7 +21,7 @@ def test_until_empty_sends_everything_reports_it_and_ends(cli: Cli, shop: Shop) 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_relay_with_everything_settled_or_given_back(cli: Cli, shop: Shop, number: int) -> None:
     with cli.started("relay", "--batch", "50", "--json", env=shop.env) as relay:
-        relay.wait_for("claims by")
+        relay.wait_for("outbox on")
         shop.place(1000)
         relay.until(lambda: shop.rows("SELECT COUNT(*) FROM outbox_receipt")[0][0])
         relay.process.send_signal(number)
@@ -37,7 +37,7 @@ def test_a_signal_ends_the_relay_with_everything_settled_or_given_back(cli: Cli,
 def test_a_killed_relays_events_are_sent_by_another_when_the_lease_ends(cli: Cli, shop: Shop) -> None:
     lease = ("--lease", "1", "--broker-deadline", "0.4", "--batch", "20")
     with cli.started("relay", *lease, env=shop.env) as relay:
-        relay.wait_for("claims by")
+        relay.wait_for("outbox on")
         shop.place(1000)
         relay.until(lambda: shop.rows("SELECT COUNT(*) FROM outbox_receipt")[0][0])
         relay.process.kill()
