@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
+import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
-from ..errors import ConfigError
+from ..errors import ConfigError, PillarboxError
 from ..policy.lanes import PARTITIONS
 from ..ports import Claim, Settled, Settlement, WorkKey
 from . import messages, parked
-from .capabilities import Capabilities, detect
+from .capabilities import Capabilities
 from .claim import ClaimStrategy, Wanted, WorkRow, strategy
-from .engines import check_schema
+from .registration import Registration
+from .server import look_at
 from .settle import SomeLost, settle_all, settle_ours
 from .tokens import Tokens
 from .transactions import Transactions
@@ -35,10 +37,11 @@ class RowLeaseStore:
     living relays. ``lease`` in seconds, judged by the database's clock only. A claim reads at most ``max_bytes`` of
     payloads (but always one event); the rest of what it took goes back at once, uncounted.
 
-    Nothing is opened before the first call, which also checks the tables and the isolation level: TablesMissing
-    (PB-006), SchemaMismatch (PB-007) or ConfigError (PB-001). Every call may raise DatabaseUnavailable (PB-004),
-    DatabaseBusy (PB-031) or AccessRefused (PB-008), and may then be repeated with the same arguments, settle included.
-    Calls may come from several threads.
+    Nothing is opened before the first claim, which also checks the tables and the isolation level and registers the
+    relay: TablesMissing (PB-006), SchemaMismatch (PB-007), ConfigError (PB-001), or LeaseMismatch (PB-032) while relays
+    that lease partitions live. It registers again every third of its lease. Every call may raise DatabaseUnavailable
+    (PB-004), DatabaseBusy (PB-031) or AccessRefused (PB-008), and may then be repeated with the same arguments, settle
+    included. Calls may come from several threads.
 
     >>> from pillarbox.store.engines import relay_engine
     >>> store = RowLeaseStore(relay_engine("sqlite:///outbox.db"), relay_id="relay-1", lease=60.0)
@@ -52,6 +55,9 @@ class RowLeaseStore:
         lease: float,
         max_bytes: int = DEFAULT_CLAIM_BYTES,
         tokens: Tokens | None = None,
+        host: str = "",
+        version: str = "",
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         if not (relay_id.isascii() and relay_id.isprintable() and 0 < len(relay_id) <= _MAX_RELAY_ID):
             raise ConfigError(f"A relay id has 1 to {_MAX_RELAY_ID} printable ASCII characters, got {relay_id!r}.")
@@ -67,6 +73,9 @@ class RowLeaseStore:
         # Relays that start together on a backlog begin at different partitions.
         self._start = zlib.crc32(relay_id.encode()) % PARTITIONS
         self._server: tuple[Capabilities, ClaimStrategy] | None = None
+        self._registration = Registration(relay_id, "row", version, host)
+        self._registered_at: float | None = None
+        self._monotonic = monotonic
 
     def claim(self, limit: int) -> Claim:
         """See ports.Claims.claim."""
@@ -110,28 +119,29 @@ class RowLeaseStore:
             return self._transactions.write(lambda c: settle_ours(c, self._rows, fence, settlement))
 
     def close(self) -> None:
-        """Close the engine's idle connections."""
+        """Take the registration back, if the database answers, and close the engine's idle connections."""
+        if self._registered_at is not None:
+            try:
+                self._transactions.write(self._registration.leave)
+            except PillarboxError as error:
+                log.info("still registered until the lease ends: %s", error)
+        self._registered_at = None
         self._engine.dispose()
 
     def _known_server(self) -> tuple[Capabilities, ClaimStrategy]:
         if self._server is None:
-            self._server = self._transactions.read(_look_at)
+            server = self._transactions.read(look_at)
+            log.info("outbox on %s, claims by %s", server, server.claim)
+            self._server = server, strategy(server.claim)
+        self._stay_registered()
         return self._server
 
-
-def _look_at(connection: Connection) -> tuple[Capabilities, ClaimStrategy]:
-    _check_isolation(connection)
-    check_schema(connection)
-    server = detect(connection)
-    log.info("outbox on %s, claims by %s", server, server.claim)
-    return server, strategy(server.claim)
-
-
-def _check_isolation(connection: Connection) -> None:
-    """REPEATABLE READ takes gap locks on MySQL and gives serialisation errors on PostgreSQL."""
-    level = connection.get_isolation_level()
-    if connection.dialect.name != "sqlite" and level != "READ COMMITTED":
-        raise ConfigError(f"A relay works at READ COMMITTED, its engine is at {level}.", fix="Use relay_engine(url).")
+    def _stay_registered(self) -> None:
+        """Say that this relay lives. Before each claim that comes late: the tables may have been switched over."""
+        now = self._monotonic()
+        if self._registered_at is None or now - self._registered_at >= self._lease / 3:
+            self._transactions.write(lambda connection: self._registration.enter(connection, self._lease))
+            self._registered_at = now
 
 
 def _next_start(rows: Sequence[WorkRow], limit: int) -> int:
