@@ -262,13 +262,14 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _check_keys(found: Mapping[str, Any], model: type[BaseModel], path: Path, above: str = "") -> None:
+    own = [above + name for name in model.model_fields]
     for name, value in found.items():
         key = above + name
         if key == "outboxes" and isinstance(value, Mapping):
             _check_outboxes(value, path)
             continue
         if name not in model.model_fields:
-            raise ConfigError(f"{key} in {path} is no setting.", fix=_suggest(key, keys(), "Remove it."))
+            raise ConfigError(f"{key} in {path} is no setting.", fix=_suggest(key, [*keys(), *own], "Remove it."))
         section = type(model.model_fields[name].default)
         if issubclass(section, BaseModel):
             if not isinstance(value, Mapping):
