@@ -15,7 +15,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 
 from .. import faultpoints
-from ..errors import AddFailed
+from ..errors import AddFailed, PillarboxError
 from ..store import pending
 from ..store.drivers import DRIVERS, driver_of
 from ..store.failures import Fault, fault_of
@@ -165,6 +165,8 @@ def _reached_after_commit(info: dict[str, Any]) -> None:
     for wake in wakes:
         try:
             wake()
+        except PillarboxError as error:
+            log.error("a nudge after the commit was refused: %s", error)
         except Exception:  # the commit stands, and polling finds what it wrote
             log.exception("a nudge after the commit failed")
 

@@ -55,6 +55,7 @@ class Lifecycle:
 
     def nudge(self) -> None:
         """There is something new: look now instead of at the end of the pause. Safe from any thread."""
+        self._check_process()
         self._wake.set()
 
     @property
@@ -64,11 +65,13 @@ class Lifecycle:
 
     def health(self) -> Health:
         """Whether it lives, and whether it delivers now. Costs nothing and asks nobody; safe from other threads."""
+        self._check_process()
         return self._pulse.health(broker_reachable=self.broker_reachable)
 
     @contextmanager
     def started(self) -> Iterator[Self]:
         """Run on a thread for the length of a ``with`` block; leaving it stops and joins."""
+        self._check_process()
         thread = threading.Thread(target=self.run, name="pillarbox-relay", daemon=True)
         thread.start()
         try:
@@ -113,4 +116,7 @@ class Lifecycle:
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
-            raise UsedAfterFork("This relay was made in another process.")
+            raise UsedAfterFork(
+                f"This relay was made in process {self._pid}, this is process {os.getpid()}.",
+                fix="Make and start the relay in the worker, after the fork: each worker then runs one relay more.",
+            )
