@@ -80,6 +80,7 @@ class OrderedRelay(Lifecycle):
 
     def health(self) -> Health:
         """Whether it lives, and whether it delivers now. Costs nothing and asks nobody; safe from other threads."""
+        self._check_process()
         return self._pulse.health(
             broker_reachable=self.broker_reachable,
             owned=len(self._estate),
