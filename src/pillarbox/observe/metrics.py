@@ -44,6 +44,7 @@ RELAY_GAUGES: Final[Mapping[str, str]] = MappingProxyType(
         "database_reachable": "0 while the database does not answer",
         "partitions_owned": "Partitions this relay owns (partition lease only)",
         "partitions_entitled": "Its fair share of the partitions (partition lease only)",
+        "held_streams": "Keys and destinations whose later events it holds back (partition lease only)",
     }
 )
 """Exported as ``pillarbox_relay_<name>``."""
