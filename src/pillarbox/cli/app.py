@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .commands import config, consume, dead, demo, init, prune, relay, status
+from .commands import config, consume, dead, demo, held, init, prune, relay, status
 
 app = typer.Typer(
     name="pillarbox",
@@ -22,6 +22,7 @@ app.command("relay")(relay.relay)
 app.command("consume")(consume.consume)
 app.command("status")(status.status)
 app.add_typer(dead.app, name="dead")
+app.add_typer(held.app, name="held")
 app.command("prune")(prune.prune)
 app.command("demo")(demo.demo)
 app.add_typer(config.app, name="config")

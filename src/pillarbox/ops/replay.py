@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from ..clock import Clock, SystemClock
 from ..store import inspect
 from ..store.dead import DeadFilter, dead_rows
+from ..store.replay import bury as bury_in_transaction
 from ..store.replay import replay as replay_in_transaction
 from ..store.transactions import Transactions
 
@@ -44,6 +45,16 @@ def not_dead(connection: Connection, event_ids: Sequence[str]) -> list[str]:
     """Those of ``event_ids`` that no dead letter has."""
     dead = {row.event_id for row in dead_rows(connection, event_ids)}
     return [event_id for event_id in event_ids if event_id not in dead]
+
+
+def bury(tables: Transactions, event_ids: Sequence[str], *, by: str, reason: str) -> int:
+    """Give these dead letters up for good; returns how many deliveries. What waited behind them goes on."""
+
+    def some(connection: Connection, ids: Sequence[str]) -> int:
+        return bury_in_transaction(connection, ids, by=by, reason=reason)
+
+    parts = (event_ids[start : start + BATCH] for start in range(0, len(event_ids), BATCH))
+    return sum(tables.write(partial(some, ids=part)) for part in parts)
 
 
 def replay(

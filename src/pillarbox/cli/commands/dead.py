@@ -1,4 +1,4 @@
-"""`pillarbox dead list|show|replay`: the events that were given up, and sending them again."""
+"""`pillarbox dead list|show|replay|bury`: the events that were given up, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -164,6 +164,40 @@ def _tell(report: dict[str, object], json: bool) -> None:
     if missing and not json:
         print(f"not dead: {', '.join(map(str, missing))}", file=sys.stderr)  # type: ignore[call-overload]
     if not matched or missing:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command("bury")
+def bury_letters(
+    event_ids: Annotated[list[str], typer.Argument(metavar="EVENT_ID...", help="These dead letters.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
+    database: Database = None,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="NAME", help="Who, for the record (default: user@host).")
+    ] = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Give dead letters up for good: kept for the record, never replayed; what waited behind them goes on."""
+    from ..settings import settings
+
+    found = settings(config, database=database)
+    from ...ops.replay import bury, not_dead
+    from ...wiring import open_tables
+    from ..dead_views import operator
+    from ..output import as_json, say
+
+    ids = list(dict.fromkeys(event_ids))
+    with open_tables(found) as tables:
+        missing = tables.read(lambda c: not_dead(c, ids))
+        buried = bury(tables, ids, by=by or operator(), reason=reason)
+    if json:
+        as_json({"buried": buried, "not_dead": missing})
+    else:
+        say(f"{buried} dead letters are buried." if buried else "No dead letter matches.")
+        if missing:
+            print(f"not dead: {', '.join(missing)}", file=sys.stderr)
+    if not buried or missing:
         raise typer.Exit(ExitCode.FAILED)
 
 
