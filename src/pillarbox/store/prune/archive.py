@@ -18,7 +18,7 @@ from .. import dbtime
 from ..raw import in_parts
 from ..schema import outbox_event, outbox_parked, outbox_receipt
 from .words import IDS_PER_STATEMENT, Words
-from .work import ENDED
+from .work import ENDED, quoted
 
 archive_metadata = MetaData()
 _options: dict[str, Any] = {
@@ -57,7 +57,7 @@ outbox_archive_delivery = Table(
 
 _EVENT_COLUMNS: Final = ", ".join(column.name for column in outbox_event.c)
 _DELIVERY_COLUMNS: Final = "event_id, dest, state, ended_at, relay, token, broker_partition, broker_offset, error"
-_ENDED: Final = ", ".join(f"'{state}'" for state in ENDED)
+_ENDED: Final = quoted(ENDED)
 
 
 class ArchivedDelivery(NamedTuple):

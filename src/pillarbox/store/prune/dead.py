@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from ...ports import EVERY_LANE
 from ..raw import fetch, in_parts
 from .bounds import Bounds
 from .events import Event, events
+from .lookups import LookUp
 from .words import IDS_PER_STATEMENT, Words
-from .work import ENDED, UNFINISHED, with_work
+from .work import ENDED, UNFINISHED, quoted, with_work
 
-_KEYS_PER_STATEMENT = 250
-_EVERY_LANE = -1
+_KEYS_PER_STATEMENT: Final = 250
+_KEY: Final = "partition_no, lane, id, dest"
+_BY_KEY: Final = LookUp(_KEY, "outbox_parked", ("partition_no", "lane", "id", "dest"))
+_HEADS: Final = LookUp("head_id", "outbox_lane", ("partition_no", "lane"))
 
 
 class ParkedKey(NamedTuple):
@@ -25,12 +29,6 @@ class ParkedKey(NamedTuple):
     lane: int
     id: int
     dest: int
-
-    @property
-    def condition(self) -> str:
-        """As SQL."""
-        partition, lane, number, dest = self
-        return f"(partition_no = {partition:d} AND lane = {lane:d} AND id = {number:d} AND dest = {dest:d})"
 
 
 class Ended(NamedTuple):
@@ -84,59 +82,43 @@ def removable_ended(connection: Connection, words: Words, ids: Sequence[int], bo
 def remove_parked(connection: Connection, words: Words, keys: Sequence[ParkedKey]) -> int:
     """Delete these parked rows."""
     return sum(
-        connection.exec_driver_sql(
-            f"{words.delete('outbox_parked')} WHERE {' OR '.join(key.condition for key in part)}"
-        ).rowcount
-        for part in in_parts(keys, _KEYS_PER_STATEMENT)
+        connection.exec_driver_sql(_BY_KEY.delete(words, part)).rowcount for part in in_parts(keys, _KEYS_PER_STATEMENT)
     )
 
 
 def _parked(connection: Connection, words: Words, ids: Sequence[int], bounds: Bounds) -> dict[int, set[ParkedKey]]:
     """The parked rows of those ids of which no parked row is too young."""
-    index = " FORCE INDEX (outbox_parked_state)" if words.by_key else ""
-    states = ",".join(f"'{state}'" for state in ENDED)
+    old = f"CASE WHEN error_at <= '{bounds.dead_until}' THEN 1 ELSE 0 END"
+    by_state = LookUp(f"{_KEY}, {old}", "outbox_parked", ("state", "id"), "outbox_parked_state")
+    places = [(state, number) for state in sorted(ENDED) for number in sorted(set(ids))]
     found: dict[int, set[ParkedKey]] = defaultdict(set)
     young: set[int] = set()
-    for part in in_parts(sorted(set(ids)), IDS_PER_STATEMENT // len(ENDED)):
-        for *key, old in fetch(
-            connection,
-            f"SELECT partition_no, lane, id, dest, CASE WHEN error_at <= '{bounds.dead_until}' THEN 1 ELSE 0 END"
-            f" FROM outbox_parked{index} WHERE state IN ({states}) AND {words.among(part)}",
-        ):
+    for part in in_parts(places, _KEYS_PER_STATEMENT):
+        for *key, is_old in fetch(connection, by_state.sql(words, part)):
             row = ParkedKey(*key)
             found[row.id].add(row)
-            if not old:
+            if not is_old:
                 young.add(row.id)
     return {number: rows for number, rows in found.items() if number not in young}
 
 
 def _locked(connection: Connection, words: Words, parked: dict[int, set[ParkedKey]]) -> dict[int, set[ParkedKey]]:
     """Those ids of which every row could be locked and is still dead or buried."""
-    keys = sorted(key for rows in parked.values() for key in rows)
-    states = ",".join(f"'{state}'" for state in ENDED)
+    still = f"state IN ({quoted(ENDED)})"
     got: dict[int, set[ParkedKey]] = defaultdict(set)
-    for part in in_parts(keys, _KEYS_PER_STATEMENT):
-        for row in fetch(
-            connection,
-            f"SELECT partition_no, lane, id, dest FROM outbox_parked{words.by_key} WHERE state IN ({states})"
-            f" AND ({' OR '.join(key.condition for key in part)})"
-            f" ORDER BY partition_no, lane, id, dest{words.lock}",
-        ):
+    for part in in_parts(sorted(key for rows in parked.values() for key in rows), _KEYS_PER_STATEMENT):
+        for row in fetch(connection, _BY_KEY.sql(words, part, also=still, lock=True)):
             got[row[2]].add(ParkedKey(*row))
     return {number: rows for number, rows in got.items() if rows == parked[number]}
 
 
 def _heads(connection: Connection, words: Words, parked: dict[int, set[ParkedKey]]) -> set[int]:
     """Ids that are the head of a hold, on their key or on their whole destination."""
-    places = sorted(
-        {(key.partition_no, lane) for rows in parked.values() for key in rows for lane in (key.lane, _EVERY_LANE)}
-    )
+    keys = [key for rows in parked.values() for key in rows]
+    places = sorted({(key.partition_no, lane) for key in keys for lane in (key.lane, EVERY_LANE)})
     found: set[int] = set()
     for part in in_parts(places, _KEYS_PER_STATEMENT):
-        where = " OR ".join(f"(partition_no = {partition:d} AND lane = {lane:d})" for partition, lane in part)
-        found.update(
-            row[0] for row in fetch(connection, f"SELECT head_id FROM outbox_lane{words.by_key} WHERE {where}")
-        )
+        found.update(row[0] for row in fetch(connection, _HEADS.sql(words, part)))
     return found
 
 

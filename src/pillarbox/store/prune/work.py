@@ -59,7 +59,7 @@ def _by_ranges(part: Sequence[tuple[int, int]], partitions: int, states: Sequenc
     return (
         f"{ready} partition_no IN ({known}) AND {ids}"
         f" UNION ALL {ready} partition_no < 0 AND {ids} UNION ALL {ready} partition_no >= {partitions:d} AND {ids}"
-        f" UNION ALL SELECT id FROM outbox_parked{state_index} WHERE state IN ({_quoted(states)}) AND {ids}"
+        f" UNION ALL SELECT id FROM outbox_parked{state_index} WHERE state IN ({quoted(states)}) AND {ids}"
     )
 
 
@@ -73,10 +73,11 @@ def _on_postgres(part: Sequence[tuple[int, int]], partitions: int, states: Seque
         f"SELECT r.id FROM {ranges}, generate_series(0, {partitions - 1:d}) AS p(no), outbox_ready r"
         f" WHERE r.partition_no = p.no::smallint AND r.id {within}"
         f" UNION ALL {stray} < 0 UNION ALL {stray} >= {partitions:d}"
-        f" UNION ALL SELECT k.id FROM {ranges}, unnest(ARRAY[{_quoted(states)}]) AS t(state), outbox_parked k"
+        f" UNION ALL SELECT k.id FROM {ranges}, unnest(ARRAY[{quoted(states)}]) AS t(state), outbox_parked k"
         f" WHERE k.state = t.state AND k.id {within}"
     )
 
 
-def _quoted(states: Sequence[str]) -> str:
+def quoted(states: Sequence[str]) -> str:
+    """States as a list in SQL."""
     return ",".join(f"'{state}'" for state in states)
