@@ -231,28 +231,28 @@ class MemoryOutbox:
     # An operator's hand -------------------------------------------------------------------------------------------
 
     def replay(self, number: int, dest: int = 0) -> None:
-        """Let a dead event go again, attempts from zero; a hold on its stream drains then."""
+        """Let a dead event go again, attempts from zero: due now, and if it is the head of a hold, that drains."""
         with self.tables.lock:
-            key, row = self._dead(number, dest)
-            if (hold := self.tables.hold_on(row.stream)) is not None:
-                row.state, row.due_at, row.attempts, row.claims = "RETRY", self.clock.now(), 0, 0
-                hold.mode, hold.due_at = "drain", None
-            else:
-                del self.tables.parked[key]
-                self.tables.ready[key] = ReadyRow(row.stream.lane)
+            _, row = self._dead(number, dest)
+            row.state, row.due_at, row.attempts, row.claims = "RETRY", self.clock.now(), 0, 0
+            self._go_on(row.stream, number)
 
     def bury(self, number: int, dest: int = 0) -> None:
         """Give a dead event up for good; a hold on its stream drains then."""
         with self.tables.lock:
             _, row = self._dead(number, dest)
             row.state = "BURIED"
-            if (hold := self.tables.holds.get(row.stream)) is not None and hold.head_id == number:
-                hold.mode, hold.due_at = "drain", None
+            self._go_on(row.stream, number)
 
     def drain(self, stream: Stream) -> None:
         """Let what waits under a hold go, whatever happened to its head."""
         with self.tables.lock:
             self.tables.holds[stream].mode = "drain"
+
+    def _go_on(self, stream: Stream, head_id: int) -> None:
+        hold = self.tables.hold_on(stream)
+        if hold is not None and hold.head_id == head_id:
+            hold.mode, hold.due_at = "drain", None
 
     def _dead(self, number: int, dest: int) -> tuple[WorkKey, ParkedRow]:
         return next(
