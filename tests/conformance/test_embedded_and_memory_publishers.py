@@ -11,6 +11,7 @@ from pillarbox.ports import Outcome, Rejected
 from pillarbox.publish.embedded import EmbeddedPublisher
 from pillarbox.publish.memory import MemoryPublisher
 from pillarbox.testing.conformance.publisher import PublisherConformance
+from pillarbox.testing.conformance.publisher_order import PublisherOrderConformance
 from pillarbox.testing.conformance.publisher_world import Arrived
 from tests.servers import unique
 
@@ -49,7 +50,7 @@ class InMemory:
 
     def answer(self, message: Message) -> Outcome | None:
         if message.destination in self.missing:
-            return Rejected(f"no topic {message.destination!r}", permanent=False)
+            return Rejected(f"no topic {message.destination!r}", permanent=False, of_destination=True)
         if len(message.payload) >= self.too_large:
             return Rejected("too large", permanent=True)
         return None
@@ -80,6 +81,18 @@ class TestEmbedded(PublisherConformance):
 
 
 class TestMemory(PublisherConformance):
+    @pytest.fixture
+    def under_test(self) -> InMemory:
+        return InMemory()
+
+
+class TestEmbeddedOrder(PublisherOrderConformance):
+    @pytest.fixture
+    def under_test(self, tmp_path: Path) -> Embedded:
+        return Embedded(tmp_path / "events.log")
+
+
+class TestMemoryOrder(PublisherOrderConformance):
     @pytest.fixture
     def under_test(self) -> InMemory:
         return InMemory()

@@ -12,6 +12,7 @@ from pillarbox.event.destination import Destination, Topic
 from pillarbox.ports import Confirmed, Publisher, Rejected
 from pillarbox.publish.registry import make_publisher
 from pillarbox.testing.conformance.publisher import PublisherConformance
+from pillarbox.testing.conformance.publisher_order import PublisherOrderConformance
 from pillarbox.testing.conformance.publisher_world import Arrived, messages
 from tests.servers import bootstrap_of, unique
 
@@ -73,3 +74,9 @@ class TestKafka(PublisherConformance):
         assert isinstance(outcomes[50], Rejected)
         assert outcomes[50].permanent
         assert all(isinstance(outcome, Confirmed) for at, outcome in enumerate(outcomes) if at != 50)
+
+
+class TestKafkaOrder(PublisherOrderConformance):
+    @pytest.fixture
+    def under_test(self, kafka_url: str, kafka_admin: AdminClient, make_topic: Callable[..., str]) -> Kafka:
+        return Kafka(kafka_url, kafka_admin, make_topic)

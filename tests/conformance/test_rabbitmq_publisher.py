@@ -9,6 +9,7 @@ from pillarbox.event.destination import Destination, Exchange
 from pillarbox.ports import Publisher
 from pillarbox.publish.registry import make_publisher
 from pillarbox.testing.conformance.publisher import PublisherConformance
+from pillarbox.testing.conformance.publisher_order import PublisherOrderConformance
 from pillarbox.testing.conformance.publisher_world import Arrived
 from tests.servers import unique
 
@@ -53,6 +54,12 @@ class RabbitMQ:
 
 
 class TestRabbitMQ(PublisherConformance):
+    @pytest.fixture
+    def under_test(self, rabbitmq_url: str) -> RabbitMQ:
+        return RabbitMQ(rabbitmq_url)
+
+
+class TestRabbitMQOrder(PublisherOrderConformance):
     @pytest.fixture
     def under_test(self, rabbitmq_url: str) -> RabbitMQ:
         return RabbitMQ(rabbitmq_url)

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from ...errors import AccessRefused, BadUrl, BrokerUnavailable, PillarboxError
+from .priming import Primed
 from .url import KafkaUrl, alone, ordered
 
 log = logging.getLogger("pillarbox.publish.kafka")
@@ -32,6 +33,7 @@ class Client:
         self._producers: dict[Kind, Producer] = {}
         self._admin: AdminClient | None = None
         self._batch_size = url.batch_size
+        self.primed = Primed(by_murmur2=str(url.config["partitioner"]).startswith("murmur2"))
         self._errors: dict[int, str] = {}  # what the client said since the last successful look, by code
         self._told: set[int] = set()
 
@@ -107,6 +109,8 @@ class Client:
     def discard(self, kind: Kind) -> None:
         """Throw the producer away; the next use makes another. Nothing may be in flight."""
         self._producers.pop(kind, None)
+        if kind == "ordered":
+            self.primed.forget()
 
     def close(self) -> None:
         """Throw everything away."""

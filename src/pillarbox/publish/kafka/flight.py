@@ -28,6 +28,7 @@ class Flight:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
+        self.destinations = {message.destination for message in messages}
         self.outcomes: list[Outcome | None] = [None] * len(messages)
         self.failures: dict[int, Failure] = {}
         self.states: dict[str, TopicState] = {}  # what the cluster said about topics, when it had to be asked

@@ -1,16 +1,18 @@
 """One call of publish_in_order: epochs of a gapless producer, each ended by its first failure.
 
-With one request in flight and no gaps, nothing of a partition is sent behind a message that is not there. A message
-that is refused ends the producer, and with it much that had no fault of its own: that is sent by the next one, within
-the same call, except what stands behind the refused message in its stream.
+With one request in flight and no gaps, nothing of a partition is accepted behind a message that is not there, once the
+broker knows the producer (:mod:`.priming`). A message that is refused ends the producer, and with it much that had no
+fault of its own: that is sent by the next one, within the same call, except what stands behind the refused message in
+its stream.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from ...event.message import Message
 from ...ports import Confirmed, Rejected, Unavailable
 from ..streams import Gate, Name, stream_of
 from .client import Client
@@ -47,7 +49,7 @@ class OrderedFlight:
                 self._send_alone(suspects)
             else:
                 return
-            if self._flight.failures and not self._learn(alone=not bulk):
+            if not self._learn(alone=not bulk):
                 return
 
     def finish(self) -> None:
@@ -74,47 +76,73 @@ class OrderedFlight:
 
     def _split(self, todo: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """What can go pipelined, and what has to go alone once all before it in its stream is there."""
-        messages, most = self._flight.messages, self._client.queue_bytes // 2
-        if not self._gate and not self._too_large and all(len(messages[index].payload) < most for index in todo):
+        flight, most, first = self._flight, self._client.queue_bytes // 2, self._unprimed()
+        if not (first or self._gate or self._too_large) and all(len(flight.messages[i].payload) < most for i in todo):
             return todo, ()
-        bulk, suspects = [], []
+        bulk: list[int] = []
+        suspects: list[int] = []
         cut: set[Name] = set()
         for index in todo:
-            message = messages[index]
+            message = flight.messages[index]
             stream = stream_of(message)
             if stream in cut or self._gate.stops(message):
                 continue
-            if len(message.payload) < self._too_large.get(message.destination, most):
-                bulk.append(index)
-                continue
-            suspects.append(index)
-            if stream is not None:
+            small = len(message.payload) < self._too_large.get(message.destination, most)
+            (bulk if small else suspects).append(index)
+            if stream is not None and not (small and self._may_follow(message, first)):
                 cut.add(stream)
         return bulk, suspects
 
+    def _unprimed(self) -> dict[str, frozenset[int]]:
+        """The topics with a partition that is not primed, and those that are."""
+        found = {name: self._client.primed.partitions(name) for name in self._flight.destinations}
+        return {name: primed for name, primed in found.items() if len(primed) < max(1, self._topics.partitions(name))}
+
+    def _may_follow(self, message: Message, unprimed: Mapping[str, frozenset[int]]) -> bool:
+        """Whether the next one of the stream may be handed over before this one is confirmed."""
+        if message.destination not in unprimed:
+            return True
+        assert message.key is not None
+        where = self._client.primed.where(message.key, self._topics.partitions(message.destination))
+        return where in unprimed[message.destination]
+
     def _send(self, indexes: Sequence[int]) -> None:
         flight, producer = self._flight, self._client.producer("ordered")
-        flight.start(indexes)
+        unprimed = self._unprimed()
+        self._start(indexes)
         if not send_in_order(producer, flight, indexes, self._gate, until=self._until, hopeless=self._hopeless):
             self._client.discard("ordered")
+            return
+        for index in indexes if unprimed else ():
+            outcome = flight.outcomes[index]
+            if isinstance(outcome, Confirmed) and outcome.partition is not None:
+                self._client.primed.note(flight.messages[index].destination, outcome.partition)
 
     def _send_alone(self, indexes: Sequence[int]) -> None:
         """One message of each stream: whatever becomes of it, nothing behind it is under way."""
         flight, producer = self._flight, self._client.producer("alone")
-        flight.start(indexes)
+        self._start(indexes)
         if not send(producer, flight, indexes, until=self._until, hopeless=self._hopeless):
             self._client.discard("alone")
+
+    def _start(self, indexes: Sequence[int]) -> None:
+        self._flight.start(indexes)
+        if self._again:
+            self._again.difference_update(indexes)
 
     # Learning from failures ---------------------------------------------------------------------------------------
 
     def _learn(self, *, alone: bool) -> bool:
         """Settle the failures that name their culprit, and say which others may be sent again. False: give up."""
-        culprits, crowded = self._culprits(alone=alone)
+        flight = self._flight
+        fresh = [index for index in flight.failures if index not in self._again]
+        if not fresh:
+            return True
+        culprits, crowded = self._culprits(fresh, alone=alone)
         if not culprits and not (crowded and self._client.make_batches_smaller()):
             return False
         for index in culprits:
             self._refuse(index)
-        flight = self._flight
         for index, failure in list(flight.failures.items()):
             message = flight.messages[index]
             if failure.code == PURGED_IN_FLIGHT:  # it may be there, and nobody waits for the answer any more
@@ -125,12 +153,13 @@ class OrderedFlight:
                 self._again.add(index)
         return True
 
-    def _culprits(self, *, alone: bool) -> tuple[list[int], bool]:
+    def _culprits(self, failed: Sequence[int], *, alone: bool) -> tuple[list[int], bool]:
         """The messages that were refused for what they are, and whether a batch was refused that hides another."""
         flight = self._flight
         batches: dict[tuple[str, int], list[int]] = defaultdict(list)
         culprits = []
-        for index, failure in flight.failures.items():
+        for index in failed:
+            failure = flight.failures[index]
             if failure.code in TOO_LARGE and failure.partition >= 0 and not alone:
                 batches[flight.messages[index].destination, failure.partition].append(index)
             elif isinstance(outcome_of(failure.code, failure.text), Rejected):

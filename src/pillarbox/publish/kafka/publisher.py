@@ -91,7 +91,7 @@ class KafkaPublisher:
         if self._look_first:
             self._topics.forget_all()
         answers: dict[str, Outcome] = {}
-        for name in self._topics.unknown({message.destination for message in flight.messages}):
+        for name in self._topics.unknown(flight.destinations):
             answer = self._answer_in_advance(name, timeout)
             if answer is not None:
                 answers[name] = answer
@@ -104,7 +104,7 @@ class KafkaPublisher:
         if not name:
             return Rejected("the topic's name is empty", permanent=True)
         try:
-            state = self._topics.look_up(name, timeout)
+            state = self._look_up_twice(name, timeout)
         except KafkaException as error:
             return Unavailable(f"Kafka at {self._url.shown} does not answer: {self._client.reason(error)}")
         if state.refused is not None:
@@ -114,6 +114,16 @@ class KafkaPublisher:
             if self._look_first and state.stuck and state.trouble
             else None
         )
+
+    def _look_up_twice(self, name: str, timeout: float) -> TopicState:
+        """A question on a connection that was cut meanwhile fails at once; the next one goes over another."""
+        until = time.monotonic() + timeout
+        try:
+            return self._topics.look_up(name, timeout)
+        except KafkaException:
+            if until - time.monotonic() < timeout / 2:
+                raise
+            return self._topics.look_up(name, until - time.monotonic())
 
     def _send_in_order(self, flight: Flight, *, until: float, judged: float) -> None:
         one = OrderedFlight(self._client, self._topics, flight, until=until, hopeless=self._hopeless)

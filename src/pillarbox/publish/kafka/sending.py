@@ -44,9 +44,10 @@ def send_in_order(
     _hand_over(producer, flight, indexes, until, gate)
     _wait(producer, flight, until, hopeless, stop=lambda: flight.broken or flight.reported)
     failed = flight.broken or flight.reported
-    if failed:
+    while failed and len(producer) and time.monotonic() < until:
+        # Again and again: what is under way may come back to the queue, where a broken producer leaves it for ever.
         producer.purge(in_flight=False)
-        _wait(producer, flight, until, hopeless, stop=lambda: False)
+        _serve(producer, flight, 0.02)
     # After a purge the sequence numbers have a gap.
     return _clear(producer, flight) and not failed
 

@@ -41,6 +41,7 @@ class Topics:
         self._client = client
         self._monotonic = monotonic
         self._found: dict[str, float] = {}
+        self._partitions: dict[str, int] = {}
         self._min_in_sync: dict[str, int] = {}
 
     def unknown(self, names: Iterable[str]) -> list[str]:
@@ -59,7 +60,12 @@ class Topics:
             return TopicState(refused, None, True)
         if metadata.partitions:
             self._found[name] = self._monotonic()
+            self._partitions[name] = len(metadata.partitions)
         return self._state(name, metadata)
+
+    def partitions(self, name: str) -> int:
+        """How many it had when it was looked up last; 0 when that is not known."""
+        return self._partitions.get(name, 0)
 
     def forget(self, name: str) -> None:
         """Look it up again before the next use."""

@@ -20,8 +20,8 @@ from ...ports import Confirmed, Outcome, PublisherCapabilities, Rejected
 from .publisher_world import PublisherUnderTest, PublisherWorld, message, messages, same
 
 
-class PublisherConformance:
-    """What every broker's publisher must do. A skip names the capability that the publisher does not declare."""
+class PublisherSuite:
+    """Fixtures that the classes for publishers share."""
 
     @pytest.fixture
     def world(self, under_test: PublisherUnderTest) -> PublisherWorld:
@@ -32,6 +32,10 @@ class PublisherConformance:
     def capabilities(self, under_test: PublisherUnderTest) -> PublisherCapabilities:
         """What the publisher declares."""
         return under_test.publisher().capabilities
+
+
+class PublisherConformance(PublisherSuite):
+    """What every broker's publisher must do. A skip names the capability that the publisher does not declare."""
 
     # Arriving ---------------------------------------------------------------------------------------------------------
 
@@ -166,6 +170,7 @@ class PublisherConformance:
             (refused,) = publisher.publish([message(missing)])
             assert isinstance(refused, Rejected)
             assert not refused.permanent
+            assert refused.of_destination
             assert missing.name in refused.reason
             world.under_test.create(missing)
             deadline = time.monotonic() + 10  # a cluster may need a moment until all of it knows
