@@ -32,6 +32,8 @@ FLAGS: Final = {
     "database": "--database",
     "broker": "--broker",
     "relay.id": "--relay-id",
+    "relay.ownership": "--ownership",
+    "relay.on_failure": "--on-failure",
     "relay.lease": "--lease",
     "relay.broker_deadline": "--broker-deadline",
     "relay.batch": "--batch",
@@ -39,13 +41,13 @@ FLAGS: Final = {
     "relay.http": "--http",
     "relay.processes": "--processes",
     "relay.listen": "--listen",
-    "log.level": "--log-level",
-    "log.json_lines": "--log-json",
     "retention.keep": "--keep",
     "retention.keep_dead": "--keep-dead",
     "retention.rate": "--rate",
     "retention.batch": "--batch",
     "retention.archive": "--archive",
+    "log.level": "--log-level",
+    "log.json_lines": "--log-json",
 }
 """The settings that have an option, and its name. The others live in the file and the environment only."""
 
@@ -55,8 +57,6 @@ Level = Annotated[
 ]
 
 
-class _Section(BaseModel):
-    # Unknown keys: refused by `_check_keys` for the file (with a suggestion), warned about for the environment.
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -76,6 +76,8 @@ KeepTime = Annotated[float, Field(ge=0, le=100 * 366 * 86_400, allow_inf_nan=Fal
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_rate)]
 
 
+class _Section(BaseModel):
+    # Unknown keys: refused by `_check_keys` for the file (with a suggestion), warned about for the environment.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
@@ -98,11 +100,16 @@ class RelayConfig(_Section):
     """How the relay claims and publishes. All times in seconds."""
 
     id: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[!-~]+$")] | None = None
+    ownership: Literal["partition", "row"] = "partition"
+    on_failure: Literal["hold", "skip"] = "hold"
     lease: Seconds = 60.0
     broker_deadline: Seconds = 20.0
-    batch: Annotated[int, Field(ge=1, le=10_000)] = 1000
+    batch: Annotated[int, Field(ge=1, le=10_000)] = 2000
+    max_bytes: Annotated[int, Field(ge=1_048_576)] = 33_554_432
     poll_min: Seconds = 0.005
-    poll_max: Seconds = 0.5
+    poll_max: Seconds = 0.55
+    linger: Annotated[float, Field(ge=0, le=3600)] = 1.0
+    late_commit: Seconds = 900.0
     due_interval: Seconds = 0.5
     probe_interval: Seconds = 1.0
     stop_deadline: Seconds = 25.0
@@ -122,6 +129,18 @@ class RelayConfig(_Section):
         return self
 
 
+class RetentionConfig(_Section):
+    """How long finished events stay. Keep times are seconds, or a number with s, m, h, d or w."""
+
+    by_relay: bool = False
+    keep: KeepTime = 604_800.0
+    keep_dead: KeepTime | None = None
+    rate: Rate = 0.0
+    batch: Annotated[int, Field(ge=1, le=10_000)] = 500
+    interval: Seconds = 60.0
+    archive: Annotated[str, Field(pattern=r"^(table|[^:]+:[^:]+)$")] | None = None
+
+
 class OutboxConfig(_Section):
     """One of several outboxes that a relay process serves. Without a broker of its own it uses the common one."""
 
@@ -136,18 +155,6 @@ class LogConfig(_Section):
     json_lines: bool = False
 
 
-class RetentionConfig(_Section):
-    """How long finished events stay. Keep times are seconds, or a number with s, m, h, d or w."""
-
-    by_relay: bool = False
-    keep: KeepTime = 604_800.0
-    keep_dead: KeepTime | None = None
-    rate: Rate = 0.0
-    batch: Annotated[int, Field(ge=1, le=10_000)] = 500
-    interval: Seconds = 60.0
-    archive: Annotated[str, Field(pattern=r"^(table|[^:]+:[^:]+)$")] | None = None
-
-
 class Config(BaseSettings):
     """Every setting of the command line."""
 
@@ -159,6 +166,7 @@ class Config(BaseSettings):
     broker: str | None = None
     outboxes: dict[Annotated[str, Field(pattern=OUTBOX_NAME)], OutboxConfig] = {}
     relay: RelayConfig = RelayConfig()
+    retention: RetentionConfig = RetentionConfig()
     log: LogConfig = LogConfig()
 
     @classmethod
@@ -166,7 +174,6 @@ class Config(BaseSettings):
         cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return (init_settings,)  # `load` merges the sources itself, to know where each value came from
-    retention: RetentionConfig = RetentionConfig()
 
 
 @dataclass(frozen=True, slots=True)

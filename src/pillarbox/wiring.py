@@ -7,7 +7,7 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -15,20 +15,22 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from .errors import BadUrl, ConfigError, TablesMissing
 from .masking import mask_whole_url
 from .policy.retry import RetryPolicy
+from .ports import Publisher
 from .publish.registry import make_publisher
-from .relay import Relay, RelaySettings
-from .store.engines import check_schema, connect_error, relay_engine
+from .relay import OrderedRelay, Relay, RelaySettings
+from .store.engines import Timeouts, check_schema, connect_error, relay_engine
+from .store.ordered import PartitionStore
 from .store.rowlease import RowLeaseStore
 from .store.transactions import Transactions
 
 if TYPE_CHECKING:
     from .config import Config, RelayConfig  # pydantic is slow to import, and the library does without the settings
-
-
     from .ops.prune import HandOver, Rules
 
 
 Ownership = Literal["partition", "row"]
+
+
 @contextmanager
 def open_engine(config: Config, *, pool_size: int = 4, timeouts: Timeouts | None = None) -> Iterator[Engine]:
     """The engine of the configured database, disposed of at the end. Driver errors become PillarboxErrors."""
@@ -90,15 +92,17 @@ def build_relay(config: Config, relay_id: str | None = None) -> Iterator[Relay |
     settings = relay_settings(config.relay)
     publisher = make_publisher(broker_url(config), deadline=settings.broker_deadline)
     with open_checked_engine(config) as engine:
-        store = RowLeaseStore(engine, relay_id=relay_id or new_relay_id(), lease=settings.lease)
-        yield Relay(store, publisher, settings)
+        yield _relay(engine, publisher, settings, config.relay.ownership, relay_id)
 
 
-def relay_for(database: str, broker: str, settings: RelaySettings | None = None) -> Relay:
+def relay_for(
+    database: str, broker: str, settings: RelaySettings | None = None, *, ownership: Ownership = "partition"
+) -> Relay | OrderedRelay:
     """A relay for an application that runs its own: ``with relay_for(url, broker_url).started(): …``.
 
-    It has its own pool of connections and its own threads, so that requests do not wait for it. The tables are checked
-    now, the broker is waited for. Raises BadUrl, MissingDriver, DatabaseUnavailable, AccessRefused, TablesMissing or
+    ``ownership`` partition keeps the order of each key; row is for competing workers without order. The relay has its
+    own pool of connections and its own threads, so that requests do not wait for it. The tables are checked now, the
+    broker is waited for. Raises BadUrl, MissingDriver, DatabaseUnavailable, AccessRefused, TablesMissing or
     SchemaMismatch.
     """
     settings = settings or RelaySettings()
@@ -109,8 +113,16 @@ def relay_for(database: str, broker: str, settings: RelaySettings | None = None)
             check_schema(connection)
     except SQLAlchemyError as error:
         raise connect_error(error, database) from error
-    store = RowLeaseStore(engine, relay_id=new_relay_id(), lease=settings.lease)
-    return Relay(store, publisher, settings)
+    return _relay(engine, publisher, settings, ownership)
+
+
+def _relay(
+    engine: Engine, publisher: Publisher, settings: RelaySettings, ownership: Ownership, relay_id: str | None = None
+) -> Relay | OrderedRelay:
+    name = relay_id or new_relay_id()
+    if ownership == "row":
+        return Relay(RowLeaseStore(engine, relay_id=name, lease=settings.lease), publisher, settings)
+    return OrderedRelay(PartitionStore(engine, relay_id=name, lease=settings.lease), publisher, settings)
 
 
 def relay_settings(relay: RelayConfig) -> RelaySettings:
@@ -124,6 +136,10 @@ def relay_settings(relay: RelayConfig) -> RelaySettings:
         poll_min=relay.poll_min,
         poll_max=relay.poll_max,
         due_interval=relay.due_interval,
+        linger=relay.linger,
+        on_failure=relay.on_failure,
+        max_bytes=relay.max_bytes,
+        late_commit=relay.late_commit,
         probe_interval=relay.probe_interval,
     )
 

@@ -21,7 +21,15 @@ def relay(
     relay_id: Annotated[
         str | None, typer.Option("--relay-id", help="Name of this relay, unique (default: host-pid-random).")
     ] = None,
-    batch: Annotated[int | None, typer.Option("--batch", help="Events per claim.")] = None,
+    ownership: Annotated[
+        str | None,
+        typer.Option("--ownership", metavar="KIND", help="partition keeps each key's order (default), row does not."),
+    ] = None,
+    on_failure: Annotated[
+        str | None,
+        typer.Option("--on-failure", metavar="WHAT", help="Later events of a key: hold (default) or skip the failed."),
+    ] = None,
+    batch: Annotated[int | None, typer.Option("--batch", help="Events read at once.")] = None,
     lease: Annotated[
         float | None, typer.Option("--lease", metavar="SECONDS", help="How long a dead relay's events wait at most.")
     ] = None,
@@ -71,6 +79,8 @@ def relay(
         database=database,
         broker=broker,
         relay__id=relay_id,
+        relay__ownership=ownership,
+        relay__on_failure=on_failure,
         relay__batch=batch,
         relay__lease=lease,
         relay__broker_deadline=broker_deadline,
@@ -97,9 +107,7 @@ def _run(config: Config, *, until_empty: bool, timeout: float | None, database_g
     if config.relay.processes > 1:
         from ..relays.parent import run_processes
 
-        return run_processes(
-            config, until_empty=until_empty, timeout=timeout, http=http, database_given=database_given
-        )
+        return run_processes(config, until_empty=until_empty, timeout=timeout, http=http, database_given=database_given)
     from ..relays.crew import Crew
     from ..relays.here import run_here
     from ..relays.plan import planned
