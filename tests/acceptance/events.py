@@ -49,7 +49,7 @@ class Shop:
         while (claim := store.claim(1000)).deliveries:
             dead = [Parked(d.key, d.lane, "DEAD", None, 3, reason) for d in claim.deliveries]
             store.settle(Settlement(claim.token, parked=dead))
-        engine.dispose()
+        store.close()  # takes its registration back, and closes the engine
 
     def execute(self, sql: str) -> None:
         """Change something by hand."""
