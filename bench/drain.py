@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from sqlalchemy import create_engine, func, select
 
 from bench.counters import Counters, difference, own_account, per_event
-from bench.fill import fill
+from bench.fill import AGGREGATES, fill
 from bench.job import SIDES, Figures, Job, Ownership, Side
-from bench.places import fresh_broker, fresh_database, wait_for_arrival
+from bench.places import fresh_broker, fresh_database, installed, wait_for_arrival
 from bench.worker import measure
-from pillarbox.store.install import install
 from pillarbox.store.schema import outbox_parked, outbox_ready, outbox_receipt
 
 WARM_UP_EVENTS = 2000
@@ -33,6 +32,8 @@ class Task:
     payload_bytes: int = 300
     ownership: Ownership = "partition"
     sides: tuple[Side, ...] = SIDES
+    keys: int = AGGREGATES
+    one_at_a_time: bool = False  # the raw loop has one message in flight
 
 
 Rounds = dict[Side, list[Figures]]
@@ -63,7 +64,10 @@ def run_once(task: Task, side: Side, *, profile: bool = False) -> Figures:
     with fresh_database(task.database) as url, fresh_broker(task.broker) as broker:
         prepare(url, task, broker.destination)
         with counted(url) as (own, work):
-            figures = measure(Job(side, task.ownership, own, broker.url, broker.destination, task.batch, profile))
+            job = Job(
+                side, task.ownership, own, broker.url, broker.destination, task.batch, profile, task.one_at_a_time
+            )
+            figures = measure(job)
         figures = replace(figures, work=per_event(work, task.events))
         verify(url, task.events)
         wait_for_arrival(broker, task.events)
@@ -86,11 +90,11 @@ def counted(url: str) -> Iterator[tuple[str, dict[str, int]]]:
 
 def prepare(url: str, task: Task, destination: str) -> None:
     """Tables as `pillarbox init` makes them, and the events."""
+    installed(url)
     engine = create_engine(url)
     try:
-        install(engine, ["outbox"])
         with engine.connect() as connection:
-            fill(connection, task.events, destination, task.payload_bytes)
+            fill(connection, task.events, destination, task.payload_bytes, task.keys)
     finally:
         engine.dispose()
 

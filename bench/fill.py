@@ -25,7 +25,7 @@ ANALYZE = {
 Row = dict[str, Any]
 
 
-def fill(connection: Connection, events: int, destination: str, payload_bytes: int) -> None:
+def fill(connection: Connection, events: int, destination: str, payload_bytes: int, keys: int = AGGREGATES) -> None:
     """Write events with row ids 1 to ``events`` for ``destination``, committed, and have the server look at them.
 
     Without fresh statistics PostgreSQL sorts all pending rows for each claim, on both sides.
@@ -33,7 +33,7 @@ def fill(connection: Connection, events: int, destination: str, payload_bytes: i
     payload = payload_of(payload_bytes)
     for start in range(0, events, ROWS_PER_STATEMENT):
         ids = range(start + 1, min(start + ROWS_PER_STATEMENT, events) + 1)
-        rows = list(event_rows(ids, destination, payload))
+        rows = list(event_rows(ids, destination, payload, keys))
         write(connection, outbox_event, rows)
         write(connection, outbox_ready, [ready_row(row["id"], row["event_key"]) for row in rows])
         connection.commit()
@@ -48,12 +48,12 @@ def payload_of(size: int) -> bytes:
     return b'{"text":"' + "".join(letters).encode() + b'"}'
 
 
-def event_rows(ids: range, destination: str, payload: bytes) -> Iterator[Row]:
+def event_rows(ids: range, destination: str, payload: bytes, keys: int) -> Iterator[Row]:
     """Rows of ``outbox_event``, their aggregates taking turns."""
     new = EventIds().new
     now = datetime.now(UTC)
     for number in ids:
-        aggregate = f"order-{number % AGGREGATES:04d}"
+        aggregate = f"order-{number % keys:04d}"
         yield {
             "id": number,
             "event_id": str(new()),

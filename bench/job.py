@@ -13,7 +13,10 @@ OWNERSHIPS: tuple[Ownership, Ownership] = ("partition", "row")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Drain the outbox at ``database`` to ``broker``; both are URLs, the broker's may be ``null:``."""
+    """Drain the outbox at ``database`` to ``broker``; both are URLs, the broker's may be ``null:``.
+
+    ``one_at_a_time``: the raw loop awaits each message before it sends the next one.
+    """
 
     side: Side
     ownership: Ownership
@@ -22,6 +25,7 @@ class Job:
     destination: str
     batch: int
     profile: bool = False
+    one_at_a_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)

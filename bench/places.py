@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ import pika
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pika.adapters.blocking_connection import BlockingChannel
+from sqlalchemy import create_engine
 
 from pillarbox.embedded import EmbeddedLog
+from pillarbox.store.install import install
 from tests import servers
 
 DATABASES = ("sqlite", *servers.DATABASES)
@@ -135,6 +138,20 @@ def _embedded() -> Iterator[Broker]:
 def _in_log(path: Path) -> int:
     with EmbeddedLog(path) as log:
         return sum(log.topics().values())
+
+
+def installed(url: str) -> None:
+    """Tables as `pillarbox init` makes them."""
+    engine = create_engine(url)
+    try:
+        install(engine, ["outbox"])
+    finally:
+        engine.dispose()
+
+
+def tell(line: str) -> None:
+    """Progress goes to standard error: standard output is the result."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def wait_for_arrival(broker: Broker, expected: int) -> None:

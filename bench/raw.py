@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import make_url
 
 from bench.job import Job, Ownership
-from bench.raw_loop import RawBroker, RawDatabase, drain
+from bench.raw_loop import OneAtATime, RawBroker, RawDatabase, drain
 from bench.stopwatch import Stopwatch
 
 
@@ -13,6 +13,8 @@ def run(job: Job, watch: Stopwatch) -> None:
     """Connect, then drain until nothing is left."""
     database = open_database(job.ownership, job.database)
     broker = open_broker(job.broker, job.destination, job.batch)
+    if job.one_at_a_time:
+        broker = OneAtATime(broker)
     drain(database, broker, job.batch, watch)
     broker.close()
 

@@ -63,6 +63,25 @@ class RawBroker(Protocol):
         ...
 
 
+class OneAtATime:
+    """Each message is confirmed before the next one is sent: how one orders a single key by hand."""
+
+    def __init__(self, broker: RawBroker) -> None:
+        self._broker = broker
+        self._rows: Sequence[Row] = ()
+        self.close = broker.close
+
+    def start(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    def finish(self) -> Sequence[Position]:
+        return [self._send(row) for row in self._rows]
+
+    def _send(self, row: Row) -> Position:
+        self._broker.start((row,))
+        return self._broker.finish()[0]
+
+
 def drain(database: RawDatabase, broker: RawBroker, batch: int, watch: Stopwatch) -> None:
     """Until nothing is left: send one batch, meanwhile settle the one before it and take the next."""
     before: tuple[Taken, Sequence[Position]] | None = None

@@ -39,9 +39,13 @@ class Stopwatch:
         end = time.perf_counter()
         with self._lock:
             self._parts[part] += end - start
+            self.added(part, end - start)
             if part == "settle":
                 # The empty read by which a loop learns that it is done comes after this, and is not counted.
                 self._ended = _Moment(end, time.process_time(), dict(self._parts))
+
+    def added(self, part: str, seconds: float) -> None:
+        """For those who want to know each."""
 
     def count(self, events: int) -> None:
         """So many events were settled."""

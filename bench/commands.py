@@ -1,0 +1,8 @@
+"""Every command, in the order in which the help shows them."""
+
+from __future__ import annotations
+
+from bench import add, draining, history, idle, latency, memory, outage, parked, relays, steady, write
+
+COMMANDS = (draining, latency, idle, add, write, history, relays, memory, parked, outage, steady)
+"""Modules with ``add_parser(commands)``, which sets ``run(options)`` and ``table(summary)``."""
