@@ -87,6 +87,7 @@ class RetryConfig(_Section):
     base: Seconds = 1.0
     cap: Seconds = 60.0
     max_attempts: Annotated[int, Field(ge=1, le=30_000)] = 10
+    max_unknown: Annotated[int, Field(ge=1, le=30_000)] | None = None
     jitter: bool = True
 
     @model_validator(mode="after")

@@ -127,7 +127,7 @@ def _relay(
 
 def relay_settings(relay: RelayConfig) -> RelaySettings:
     """What the relay itself wants to know, out of the command line's tree."""
-    retry = RetryPolicy(relay.retry.base, relay.retry.cap, relay.retry.max_attempts, relay.retry.jitter)
+    retry = RetryPolicy(**relay.retry.model_dump())
     return RelaySettings(
         lease=relay.lease,
         broker_deadline=relay.broker_deadline,

@@ -57,3 +57,10 @@ def test_the_breaker_lets_one_probe_through_per_interval() -> None:
     assert breaker.permit(13) == "wait"
     assert breaker.success() is True
     assert breaker.permit(13) == "full"
+
+
+def test_an_event_without_answer_has_a_limit_of_its_own() -> None:
+    policy = RetryPolicy(max_attempts=2, max_unknown=4)
+    assert judge("unknown", 1, policy, 0.5).state == "RETRY"
+    assert judge("unknown", 3, policy, 0.5).state == "DEAD"
+    assert judge("retryable", 1, policy, 0.5).state == "DEAD"

@@ -35,7 +35,7 @@ def judge(kind: Kind, attempts: int, policy: RetryPolicy, chance: float, *, paus
             return Verdict("DEAD", attempts + 1)
         case "retryable" | "unknown":
             failed = attempts + 1
-            if policy.exhausted(failed):
+            if policy.exhausted(failed, unknown=kind == "unknown"):
                 return Verdict("DEAD", failed)
             return Verdict("RETRY", failed, policy.delay(failed, chance))
         case "destination-away":
