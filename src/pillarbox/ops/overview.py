@@ -18,6 +18,7 @@ WHY: Final = {
     "SCHEDULED": "not to be sent before their time",
     "HELD": "wait behind another event of their key or destination: pillarbox held list",
     "DEAD": "given up, and wait for you: pillarbox dead list",
+    "MISPLACED": "in a wrong partition: written with another hash, or another number of partitions",
     "BURIED": "given up for good, kept for the record",
 }
 """What a person may want to know about the events of a state."""

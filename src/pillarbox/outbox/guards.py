@@ -142,6 +142,10 @@ def _explained(error: BaseException, connection: Connection) -> PillarboxError |
         return InvalidEvent(
             "The outbox already holds an event with this id.", fix="Leave the id out, or use a new one."
         )
+    if "outbox_ready_partition" in str(error.orig):
+        return SchemaMismatch(
+            "The number of partitions of this outbox was changed while this process runs.", fix="Restart it."
+        )
     if error.orig is not None and error.orig.args[:1] == (_PACKET_TOO_LARGE,):
         return PayloadTooLarge(
             "The server refuses a statement of this size.", fix="Raise max_allowed_packet, or send a reference."

@@ -49,19 +49,22 @@ class DeadLetterDetails(NamedTuple):
 def overview(connection: Connection) -> Overview:
     """Deliveries by state and the age of the oldest one that could have been sent: not scheduled, not given up.
 
-    PENDING, PROCESSING, RETRY, DEAD and SENT are always there; SCHEDULED, HELD and BURIED when something is in them.
+    PENDING, PROCESSING, RETRY, DEAD and SENT are always there; SCHEDULED, HELD, BURIED and MISPLACED (a ready row in a
+    partition that is not its lane's: the hand of a writer with another number of partitions) when something is in them.
     The cost follows the backlog and the dead letters, not the history: more than a million receipts are estimated.
     """
     counts = dict.fromkeys(("PENDING", "PROCESSING", "RETRY", "DEAD"), 0)
+    partitions = connection.execute(text("SELECT partitions FROM outbox_meta WHERE one = 1")).scalar_one()
     for state, count in connection.execute(
         text(
             "SELECT state, COUNT(*) FROM outbox_parked GROUP BY state UNION ALL SELECT r.state, COUNT(*) FROM"
-            f" (SELECT CASE WHEN leased_until > {dbtime.now(connection)} THEN 'PROCESSING' ELSE 'PENDING' END AS state"
+            f" (SELECT CASE WHEN lane % {partitions:d} <> partition_no THEN 'MISPLACED'"
+            f" WHEN leased_until > {dbtime.now(connection)} THEN 'PROCESSING' ELSE 'PENDING' END AS state"
             " FROM outbox_ready) r GROUP BY r.state"
         )
     ):
         counts[state] = count
-    return Overview(counts | {"SENT": _receipts(connection)}, _oldest_age(connection))
+    return Overview(counts | {"SENT": _receipts(connection)}, _oldest_age(connection, partitions))
 
 
 def dead_letters(
@@ -111,9 +114,8 @@ def _receipts(connection: Connection) -> int:
     return max(int(estimate), COUNTED)
 
 
-def _oldest_age(connection: Connection) -> float | None:
+def _oldest_age(connection: Connection, partitions: int) -> float | None:
     """The lowest id of each partition is one step at the edge of an index; the oldest event is among them."""
-    partitions = connection.execute(text("SELECT partitions FROM outbox_meta WHERE one = 1")).scalar_one()
     edges = [f"SELECT MIN(id) AS id FROM outbox_ready WHERE partition_no = {n}" for n in range(partitions)]
     edges += [f"SELECT MIN(id) AS id FROM outbox_parked WHERE state = '{state}'" for state in ("RETRY", "HELD")]
     numbers = [number for number in connection.scalars(text(" UNION ALL ".join(edges))) if number is not None]

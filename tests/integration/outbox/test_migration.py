@@ -11,6 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, event, inspect, text
+from sqlalchemy.exc import DBAPIError
 
 from pillarbox.errors import InitBusy, SchemaMismatch, TablesMissing
 from pillarbox.event.event import Event
@@ -20,6 +21,7 @@ from pillarbox.ports import Sent, Settlement
 from pillarbox.store import engines, view
 from pillarbox.store.ddl import ddl, scripts
 from pillarbox.store.engines import check_schema, relay_engine
+from pillarbox.store.inspect import overview
 from pillarbox.store.install import downgrade, install
 from pillarbox.store.rowlease import RowLeaseStore
 from pillarbox.store.schema import VERSION_TABLE, outbox_metadata
@@ -338,3 +340,57 @@ def test_the_printed_upgrade_runs_as_it_is_on_old_tables(engine: Engine, databas
     assert install(engine, ["outbox"]) == ["The outbox is up to date (revision 0002)."]
     assert differences(engine) == []
     assert sent_by_row_lease(engine) == ["in flight"]
+
+
+WRONG = "INSERT INTO outbox_ready (partition_no, id, dest, lane) VALUES ({partition_no}, 5000, 0, {lane})"
+
+
+@on("postgres", "mysql", "mariadb", "mariadb102")
+def test_the_server_refuses_a_writer_with_another_number_of_partitions_or_another_hash(engine: Engine) -> None:
+    install(engine, ["outbox"])
+    for partition_no, lane in ((23, 23), (7, 24), (1, -1)):
+        with pytest.raises(DBAPIError, match="outbox_ready_partition"):
+            run(engine, WRONG.format(partition_no=partition_no, lane=lane))
+    run(engine, WRONG.format(partition_no=7, lane=23))
+
+
+@on("sqlite", "mysql57")
+def test_where_the_server_cannot_refuse_them_misplaced_rows_are_counted(engine: Engine) -> None:
+    install(engine, ["outbox"])
+    put(engine, "right")
+    run(engine, WRONG.format(partition_no=23, lane=23))
+    with engine.connect() as connection:
+        counts = overview(connection).counts
+    assert (counts["PENDING"], counts["MISPLACED"]) == (1, 1)
+
+
+def test_rows_that_stand_in_a_wrong_partition_are_put_right_by_the_upgrade(engine: Engine) -> None:
+    if engine.dialect.name == "sqlite":
+        pytest.skip("SQLite cannot add a constraint")
+    first_schema(engine)
+    put(engine, "moved")
+    run(engine, "UPDATE outbox_ready SET partition_no = 99")
+    install(engine, ["outbox"])
+    assert one(engine, "SELECT partition_no FROM outbox_ready") == partition_of(lane_of("moved"))
+
+
+@on("postgres", "mysql", "mariadb102")
+def test_a_writer_that_knows_an_old_number_of_partitions_is_told_to_start_again(engine: Engine) -> None:
+    """The number was changed, with the constraint, while this one ran."""
+    install(engine, ["outbox"])
+    outbox = Outbox(engine)
+    with engine.begin() as connection:
+        outbox.add(connection, Event({}, type="t", key="a"), to="orders")
+    run(engine, "DELETE FROM outbox_ready")
+    drop = (
+        "CHECK" if engine.dialect.name == "mysql" and not getattr(engine.dialect, "is_mariadb", False) else "CONSTRAINT"
+    )
+    run(engine, f"ALTER TABLE outbox_ready DROP {drop} outbox_ready_partition")
+    check = "ADD CONSTRAINT outbox_ready_partition CHECK (partition_no = MOD(lane, 64))"
+    run(engine, f"ALTER TABLE outbox_ready {check}")
+    run(engine, "UPDATE outbox_meta SET partitions = 64")
+    key = next(str(n) for n in range(100) if lane_of(str(n)) % 64 >= 16)
+    with engine.connect() as connection, pytest.raises(SchemaMismatch, match=r"PB-007.*partitions.*[Rr]estart"):
+        outbox.add(connection, Event({}, type="t", key=key), to="orders")
+    with engine.begin() as connection:
+        Outbox().add(connection, Event({}, type="t", key=key), to="orders")

@@ -48,7 +48,7 @@ def crowd(connection: Connection) -> None:
     moments = ("timestamptz '2000-01-01'", "timestamptz '2100-01-01'") if postgres else ("'2000-01-01'", "'2100-01-01'")
     ready = "INSERT INTO outbox_ready (partition_no, id, dest, lane) "
     dead = "INSERT INTO outbox_parked (partition_no, id, dest, lane, state, due_at, attempts, error, error_at) "
-    connection.exec_driver_sql(f"{ready} VALUES (0, 1, 0, 1)")
+    connection.exec_driver_sql(f"{ready} VALUES (1, 1, 0, 1)")
     size = 1
     while size < CROWD:
         grow = min(size, CROWD - size)

@@ -17,6 +17,7 @@ from sqlalchemy import (
     String,
     Text,
     inspect,
+    text,
 )
 from sqlalchemy.dialects import mysql, postgresql
 
@@ -49,6 +50,10 @@ _SETTINGS = (
 _DIGITS = "(" + " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(16)) + ")"
 
 
+_PARTITIONS = "SELECT partitions FROM outbox_meta WHERE one = 1"
+_CHECK = "outbox_ready_partition"
+
+
 def _text(length: int) -> String:
     bytewise = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return String(length).with_variant(bytewise, "mysql", "mariadb")
@@ -75,11 +80,15 @@ def upgrade(op: Operations) -> None:
         " WHERE n.number < m.partitions"
         " AND NOT EXISTS (SELECT 1 FROM outbox_partition p WHERE p.partition_no = n.number)"
     )
+    _check_partition(op)
     op.execute("UPDATE outbox_meta SET schema_version = 2 WHERE one = 1")
 
 
 def downgrade(op: Operations) -> None:
     """Back to what a row lease of the first schema knows: held events may go at once, buried ones are dead again."""
+    if _has_check(op):
+        kind = "CHECK" if op.get_context().dialect.name == "mysql" and not _is_mariadb(op) else "CONSTRAINT"
+        op.execute(f"ALTER TABLE outbox_ready DROP {kind} {_CHECK}")
     op.execute("UPDATE outbox_meta SET schema_version = 1 WHERE one = 1")
     # By state, which is indexed; error_at is when it was set aside, so that a HELD one is due at once.
     op.execute("UPDATE outbox_parked SET state = 'RETRY', due_at = error_at WHERE state = 'HELD'")
@@ -144,6 +153,32 @@ def _relay(op: Operations) -> None:
         if_not_exists=True,
         **_INNODB,
     )
+
+
+def _check_partition(op: Operations) -> None:
+    """A writer with another number of partitions, or another hash, is refused by the server: its events would never be
+    found, or overtake each other. SQLite cannot add a constraint, and MySQL 5.7 reads over it: `status` counts them.
+
+    The last change, since it waits for the transactions of writers, and they for it.
+    """
+    dialect = op.get_context().dialect.name
+    if dialect == "sqlite" or _has_check(op):
+        return
+    partitions = 16 if op.get_context().as_sql else op.get_bind().execute(text(_PARTITIONS)).scalar_one()
+    wrong = f"lane >= 0 AND partition_no <> MOD(lane, {partitions})"
+    op.execute(f"UPDATE outbox_ready SET partition_no = MOD(lane, {partitions}) WHERE {wrong}")
+    right = f"lane >= 0 AND partition_no = MOD(lane, {partitions})"
+    op.execute(f"ALTER TABLE outbox_ready ADD CONSTRAINT {_CHECK} CHECK ({right})")
+
+
+def _has_check(op: Operations) -> bool:
+    if op.get_context().as_sql or op.get_context().dialect.name == "sqlite":
+        return False
+    return _CHECK in {found["name"] for found in inspect(op.get_bind()).get_check_constraints("outbox_ready")}
+
+
+def _is_mariadb(op: Operations) -> bool:
+    return bool(getattr(op.get_context().dialect, "is_mariadb", False))
 
 
 def _add_column(op: Operations, table: str, column: Column[object]) -> None:
