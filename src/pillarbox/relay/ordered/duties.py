@@ -136,9 +136,16 @@ class Duties:
 
     def lose(self, tenure: Tenure) -> None:
         """This partition is another relay's."""
+        self._drop(tenure, "belongs to another relay now")
+
+    def forget(self, tenure: Tenure) -> None:
+        """It is not known what was recorded of this partition last: it has to be acquired anew, with its holds."""
+        self._drop(tenure, "is in an unknown state and acquired anew when its lease has ended")
+
+    def _drop(self, tenure: Tenure, why: str) -> None:
         if self._estate.lose(tenure) is not None:
             self._stats.partitions_lost += 1
-            log.warning("partition %d (token %d) belongs to another relay now", tenure.partition_no, tenure.token)
+            log.warning("partition %d (token %d) %s", tenure.partition_no, tenure.token, why)
             self._owned_changed()
             self._next["look"] = 0.0
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ...policy.lanes import lane_of
-from ...ports import EVERY_LANE, Delivery, Hold, Partition, Progress, Stream, Tenure
+from ...ports import EVERY_LANE, Delivery, Hold, Partition, Progress, Stream, Tenure, WorkKey
 
 
 class Streams:
@@ -91,11 +91,13 @@ class Holds:
         """Up to ``limit`` holds to work on now; a stream whose destination waits is none of them."""
         found: list[Hold] = []
         later: list[tuple[float, Stream]] = []
+        seen: set[Stream] = set()  # a hold that was put again with the same due is on the agenda twice
         while self._agenda and self._agenda[0][0] <= now and len(found) < limit:
             due, stream = heapq.heappop(self._agenda)
             waiting = self._by_stream.get(stream)
-            if waiting is None or waiting.due != due:
+            if waiting is None or waiting.due != due or stream in seen:
                 continue
+            seen.add(stream)
             above = self._by_stream.get(stream._replace(lane=EVERY_LANE)) if stream.lane != EVERY_LANE else None
             if above is not None and above.hold.mode != "drain":
                 again = max(above.due or 0.0, now + 1.0)
@@ -128,6 +130,7 @@ class Owned:
     busy: bool = False
     leaving: bool = False
     lost: bool = False
+    charged: set[WorkKey] = field(default_factory=set)  # sent alone after crashes, and survived
 
     @property
     def number(self) -> int:

@@ -86,6 +86,7 @@ class Reader:
         left = bool(first) and min(first) <= owned.careful_to
         if not left and not owned.holds.due(now, 1):
             owned.crashes = owned.careful_to = 0
+            owned.charged.clear()
 
     # From the parked ----------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class OrderedRelay(Lifecycle):
         self._duties = Duties(store, self._estate, self._keeper, self.settings, self.stats)
         self._reader = Reader(store, self._estate, self._streams)
         patience = Patience(self.settings.lease, self._clock.monotonic, self._rest, lambda: self._stopping)
-        self._settling = Settling(store, self.stats, patience, self._duties.lose)
+        self._settling = Settling(store, self.stats, patience, self._duties)
         self._holds_on_failure = self.settings.on_failure == "hold"
         self._rules = Rules(self.settings.retry, self.settings.on_failure, chance, self._pause)
         self._allowed = self.settings.batch  # grows again after an outage
@@ -103,27 +103,29 @@ class OrderedRelay(Lifecycle):
         pause = self.settings.poll_min
         while not self._stopping:
             try:
-                worked = self.step()
+                if self.step():
+                    pause = self.settings.poll_min
+                    self._active_until = self._clock.monotonic() + self.settings.linger
+                elif self._sender.under_way:
+                    self._settle(self._sender.take(pause if self._sender.has_room else 1.0))
+                elif until_empty and self._is_done():
+                    return
+                else:
+                    self._rest(max(pause, self._breaker.wait_for(self._clock.monotonic())))
+                    if self._clock.monotonic() > self._active_until:
+                        pause = min(pause * 2, self.settings.poll_max)
             except DatabaseUnavailable as error:
-                self.stats.database_errors += 1
-                self._pulse.moved(database=False)
-                self._unsure_since = self._clock.monotonic()
-                self._keeper.renew_now()
-                log.warning("database out of reach, trying again: %s", error)
-                self._rest(self.settings.probe_interval)
-                continue
-            self._pulse.moved()
-            if worked:
-                pause = self.settings.poll_min
-                self._active_until = self._clock.monotonic() + self.settings.linger
-            elif self._sender.under_way:
-                self._settle(self._sender.take(pause if self._sender.has_room else 1.0))
-            elif until_empty and self._is_done():
-                return
+                self._database_lost(error)
             else:
-                self._rest(max(pause, self._breaker.wait_for(self._clock.monotonic())))
-                if self._clock.monotonic() > self._active_until:
-                    pause = min(pause * 2, self.settings.poll_max)
+                self._pulse.moved()
+
+    def _database_lost(self, error: DatabaseUnavailable) -> None:
+        self.stats.database_errors += 1
+        self._pulse.moved(database=False)
+        self._unsure_since = self._clock.monotonic()
+        self._keeper.renew_now()
+        log.warning("database out of reach, trying again: %s", error)
+        self._rest(self.settings.probe_interval)
 
     def step(self) -> bool:
         """Settle what has finished, then begin one more round. Returns False when there was nothing to begin."""
@@ -189,6 +191,15 @@ class OrderedRelay(Lifecycle):
 
     def _make_known(self, round_: Round) -> None:
         """Before ids are handed out, the database has to know it; nearly always the settlement before said so."""
+        before = {number: one.handed_to for number, one in round_.owned.items()}
+        try:
+            self._tell_bounds(round_)
+        except DatabaseUnavailable:
+            for number, handed_to in before.items():
+                round_.owned[number].handed_to = handed_to
+            raise
+
+    def _tell_bounds(self, round_: Round) -> None:
         progress = []
         for number, highest in round_.highest().items():
             owned = round_.owned[number]
@@ -206,7 +217,10 @@ class OrderedRelay(Lifecycle):
 
     def _charge(self, owned: Owned, round_: Round) -> None:
         for delivery in round_.send:
+            if delivery.key in owned.charged:
+                continue  # it was sent alone before, and we live: an outage, say, must not add up to a crash loop
             claims = self._store.charge(owned.tenure, delivery.key, round_.is_drain)
+            owned.charged.add(delivery.key)
             if careful.is_given_up(claims):
                 round_.give_up(delivery, self._streams.of(delivery), careful.reason(), hold=self._holds_on_failure)
 
@@ -220,11 +234,16 @@ class OrderedRelay(Lifecycle):
     # Ending a round -----------------------------------------------------------------------------------------------
 
     def _settle(self, finished: Sequence[Finished]) -> bool:
-        for round_, outcomes in finished:
+        for at, (round_, outcomes) in enumerate(finished):
             faultpoints.reach("relay.after-confirm")
             decided = decide(round_, outcomes, self._streams, self._rules)
             self._heed(decided)
-            self._finish(round_, decided)
+            try:
+                self._finish(round_, decided)
+            except DatabaseUnavailable:
+                for later in finished[at + 1 :]:
+                    self._settling.abandon(later.round, len(later.round.send))
+                raise
             faultpoints.reach("relay.after-settle")
         return bool(finished)
 

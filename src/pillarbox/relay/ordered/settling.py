@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...errors import DatabaseUnavailable
 from ...ports import Aside, OrderedSettled, OrderedSettlement, OrderedStore, Progress, Sent, SentParked, Tenure
@@ -29,22 +29,31 @@ class Patience(NamedTuple):
     stopping: Callable[[], bool]
 
 
-class Settling:
-    """Writes outcomes. ``lose`` is called for a partition that turned out to be another relay's."""
+class Owner(Protocol):
+    """Keeps the estate."""
 
-    def __init__(
-        self, store: OrderedStore, stats: RelayStats, patience: Patience, lose: Callable[[Tenure], None]
-    ) -> None:
+    def lose(self, tenure: Tenure) -> None:
+        """It is another relay's."""
+        ...
+
+    def forget(self, tenure: Tenure) -> None:
+        """Nobody knows in which state it is."""
+        ...
+
+
+class Settling:
+    """Writes outcomes. ``owner`` hears of partitions that turned out to be another relay's, or must be forgotten."""
+
+    def __init__(self, store: OrderedStore, stats: RelayStats, patience: Patience, owner: Owner) -> None:
         self._store = store
         self._stats = stats
         self._patience = patience
-        self._lose = lose
+        self._owner = owner
 
     def settle(self, round_: Round, decided: Decided) -> None:
         """Record the round. DatabaseUnavailable when it could not be: its events will go out again."""
         aside = [*round_.aside, *decided.aside]
         holds = {**{hold.stream: hold for hold in round_.holds}, **decided.holds}
-        before = {one.number: (one.low_id, one.settled_to) for one in round_.owned.values()}
         settlement = OrderedSettlement(
             self._progress(round_, decided),
             sent=decided.sent,
@@ -57,12 +66,17 @@ class Settling:
         try:
             settled = self._record(settlement)
         except DatabaseUnavailable:
-            self._stats.unrecorded += len(decided.sent) + len(decided.sent_parked) + len(aside)
-            for one in round_.owned.values():
-                one.low_id, one.settled_to = before[one.number]
-                one.busy = False
+            self.abandon(round_, len(decided.sent) + len(decided.sent_parked) + len(aside))
             raise
         self._apply(round_, decided, settlement, settled)
+
+    def abandon(self, round_: Round, outcomes: int) -> None:
+        """Its outcomes may be recorded or not: holds that we do not know of may be. So its partitions have to be
+        acquired anew, once their leases end."""
+        self._stats.unrecorded += outcomes
+        for one in round_.owned.values():
+            one.busy = False
+            self._owner.forget(one.tenure)
 
     def _record(self, settlement: OrderedSettlement) -> OrderedSettled:
         lease, monotonic, rest, stopping = self._patience
@@ -103,7 +117,7 @@ class Settling:
         now = self._patience.monotonic()
         for tenure in settled.lost:
             self._count_lost(tenure, settlement)
-            self._lose(tenure)
+            self._owner.lose(tenure)
         lost = {tenure.partition_no for tenure in settled.lost}
         for one in round_.owned.values():
             one.busy = False
