@@ -22,6 +22,7 @@ from pillarbox.store.backlog import backlog
 from pillarbox.store.engines import relay_engine
 from pillarbox.store.transactions import Transactions
 from pillarbox.store.wakeup import Listener
+from tests.docs.test_documentation import ROOT, blocks
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
@@ -112,30 +113,19 @@ def app(environ, start_response):
     return [said.encode()]
 """
 
-HOOKS = """
-from pillarbox import relay_for
-
-def post_worker_init(worker):
-    from shop_wsgi import outbox
-    worker.started = relay_for({database!r}, {broker!r}).started()
-    outbox.nudges(worker.started.__enter__().nudge)
-
-def worker_exit(server, worker):
-    worker.started.__exit__(None, None, None)
-"""
-
 
 def test_gunicorn_with_preload_runs_a_relay_in_each_worker_and_refuses_the_one_made_before(
     urls: tuple[str, str], tmp_path: Path
 ) -> None:
     database, broker = urls
     (tmp_path / "shop_wsgi.py").write_text(APPLICATION.format(database=database, broker=broker))
-    (tmp_path / "gunicorn.conf.py").write_text(HOOKS.format(database=database, broker=broker))
+    (tmp_path / "gunicorn.conf.py").write_text(dict(blocks(ROOT / "docs" / "deployment.md"))["file: gunicorn.conf.py"])
+    env = os.environ | {"PILLARBOX_DATABASE": database, "PILLARBOX_BROKER": broker}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = ["-m", "gunicorn", "--preload", "--workers", "2", "--bind", f"127.0.0.1:{port}", "shop_wsgi:app"]
     with (tmp_path / "gunicorn.log").open("wb") as log:
-        server = subprocess.Popen([sys.executable, *command], cwd=tmp_path, stdout=log, stderr=log)
+        server = subprocess.Popen([sys.executable, *command], cwd=tmp_path, env=env, stdout=log, stderr=log)
     engine = relay_engine(database)
     try:
         until(lambda: "PB-028" in fetch(port, "/mistake"), tmp_path)
