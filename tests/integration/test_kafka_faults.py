@@ -1,9 +1,8 @@
 """A Kafka broker behind a network that breaks, and one that refuses: each outcome says what is really known."""
 
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -15,26 +14,13 @@ from pillarbox.event.message import Message
 from pillarbox.ports import Confirmed, Outcome, Publisher, Rejected, Unavailable, Unknown
 from pillarbox.publish.registry import open_publisher
 from pillarbox.testing.conformance.publisher_world import message, messages
-from services.process import ServiceError
-from tests.kafka_broker import KafkaBroker, kafka_broker
+from tests.kafka_broker import KafkaBroker
 from tests.servers import unique
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[KafkaBroker]:
-    try:
-        with kafka_broker() as broker:
-            yield broker
-    except (FileNotFoundError, ServiceError) as error:  # no Java, or no jars and no way to get them
-        if os.environ.get("PILLARBOX_REQUIRE_SERVICES") == "1":
-            raise
-        pytest.skip(f"no Kafka broker can be started here: {error}")
-
-
 @pytest.fixture
-def broker(running: KafkaBroker) -> Iterator[KafkaBroker]:
-    yield running
-    running.proxy.heal()
+def broker(lone_kafka: KafkaBroker) -> KafkaBroker:
+    return lone_kafka
 
 
 pytestmark = pytest.mark.services

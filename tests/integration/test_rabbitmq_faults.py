@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-import pika
 import pytest
 from sqlalchemy import make_url
 
@@ -17,38 +16,14 @@ from pillarbox.ports import Confirmed, Outcome, Publisher, Rejected, Unavailable
 from pillarbox.publish.rabbitmq import RabbitPublisher
 from pillarbox.publish.registry import make_publisher, open_publisher
 from pillarbox.testing.conformance.publisher_world import message, messages
-from tests.fault_proxy import FaultProxy, fault_proxy
 from tests.management import Management
-
-QUEUE = Exchange("", "events")
-
-
-class Broker:
-    """This test's virtual host, with the queue ``events``."""
-
-    def __init__(self, url: str, proxy: FaultProxy) -> None:
-        self.direct = url
-        self.proxy = proxy
-        self.url = make_url(url).set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
-        self.connection = pika.BlockingConnection(pika.URLParameters(url))
-        self.channel = self.connection.channel()
-        self.channel.queue_declare("events", durable=True)
-
-    def publisher(self, deadline: float = 5) -> Publisher:
-        return open_publisher(self.url, deadline=deadline)
-
-    def bodies(self, queue: str = "events") -> list[bytes]:
-        found = []
-        while (got := self.channel.basic_get(queue, auto_ack=True))[0] is not None:
-            found.append(got[2])
-        return found
+from tests.rabbitmq_broker import QUEUE, RabbitBroker, rabbit_broker
 
 
 @pytest.fixture
-def broker(rabbitmq_url: str) -> Iterator[Broker]:
-    url = make_url(rabbitmq_url)
-    with fault_proxy(url.host, url.port) as proxy:
-        yield Broker(rabbitmq_url, proxy)
+def broker(rabbitmq_url: str) -> Iterator[RabbitBroker]:
+    with rabbit_broker(rabbitmq_url) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -59,7 +34,7 @@ def management(rabbitmq_url: str) -> Management:
 # The network --------------------------------------------------------------------------------------------------------
 
 
-def test_C055_a_link_cut_between_write_and_confirm_leaves_the_outcome_unknown(broker: Broker) -> None:
+def test_C055_a_link_cut_between_write_and_confirm_leaves_the_outcome_unknown(broker: RabbitBroker) -> None:
     """C055: without its confirm nothing counts as delivered, although the broker has it."""
     with closing(broker.publisher()) as publisher:
         assert publisher.publish([message(QUEUE, payload=b"before")]) == [Confirmed()]
@@ -75,7 +50,9 @@ def test_C055_a_link_cut_between_write_and_confirm_leaves_the_outcome_unknown(br
     assert len(broker.bodies()) == 21
 
 
-def test_C058_publishing_resumes_by_itself_after_a_lost_connection(broker: Broker, management: Management) -> None:
+def test_C058_publishing_resumes_by_itself_after_a_lost_connection(
+    broker: RabbitBroker, management: Management
+) -> None:
     """C058: closed by the broker, then reset by the network: each time the next publish reconnects."""
     with closing(broker.publisher()) as publisher:
         publisher.publish([message(QUEUE)])
@@ -85,7 +62,7 @@ def test_C058_publishing_resumes_by_itself_after_a_lost_connection(broker: Broke
         wait_for(lambda: publisher.publish([message(QUEUE)]) == [Confirmed()])
 
 
-def test_a_broker_that_is_away_is_told_quickly_and_found_again(broker: Broker) -> None:
+def test_a_broker_that_is_away_is_told_quickly_and_found_again(broker: RabbitBroker) -> None:
     with closing(broker.publisher(deadline=10)) as publisher:
         publisher.publish([message(QUEUE)])
         broker.proxy.refuse()
@@ -98,7 +75,7 @@ def test_a_broker_that_is_away_is_told_quickly_and_found_again(broker: Broker) -
         assert publisher.publish([message(QUEUE)]) == [Confirmed()]
 
 
-def test_a_frozen_node_costs_the_deadline_and_no_more(broker: Broker) -> None:
+def test_a_frozen_node_costs_the_deadline_and_no_more(broker: RabbitBroker) -> None:
     with closing(broker.publisher(deadline=2)) as publisher:
         publisher.publish([message(QUEUE)])
         broker.proxy.freeze()
@@ -115,7 +92,7 @@ def test_a_frozen_node_costs_the_deadline_and_no_more(broker: Broker) -> None:
         assert publisher.publish([message(QUEUE)]) == [Confirmed()]
 
 
-def test_a_confirm_that_comes_too_late_is_never_given_to_another_message(broker: Broker) -> None:
+def test_a_confirm_that_comes_too_late_is_never_given_to_another_message(broker: RabbitBroker) -> None:
     with closing(broker.publisher(deadline=2)) as publisher:
         publisher.publish([message(QUEUE)])
         broker.proxy.freeze()
@@ -127,7 +104,7 @@ def test_a_confirm_that_comes_too_late_is_never_given_to_another_message(broker:
         assert {type(outcome) for outcome in outcomes} == {Rejected}
 
 
-def test_an_idle_connection_stays_alive_by_heartbeats(broker: Broker) -> None:
+def test_an_idle_connection_stays_alive_by_heartbeats(broker: RabbitBroker) -> None:
     with closing(open_publisher(f"{broker.url}?heartbeat=1", deadline=5)) as publisher:
         publisher.publish([message(QUEUE)])
         sent = broker.proxy.sent
@@ -135,7 +112,7 @@ def test_an_idle_connection_stays_alive_by_heartbeats(broker: Broker) -> None:
         assert publisher.publish([message(QUEUE)]) == [Confirmed()]
 
 
-def test_closing_does_not_wait_for_a_frozen_node(broker: Broker) -> None:
+def test_closing_does_not_wait_for_a_frozen_node(broker: RabbitBroker) -> None:
     publisher = broker.publisher()
     broker.proxy.freeze()
     started = time.monotonic()
@@ -144,7 +121,7 @@ def test_closing_does_not_wait_for_a_frozen_node(broker: Broker) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_connection_thread_that_dies_is_replaced(broker: Broker) -> None:
+def test_a_connection_thread_that_dies_is_replaced(broker: RabbitBroker) -> None:
     publisher = make_publisher(broker.url, deadline=5)
     assert isinstance(publisher, RabbitPublisher)
     with closing(publisher):
@@ -164,7 +141,7 @@ UNBLOCKED = b"\x01\0\0" + (4).to_bytes(4, "big") + b"\0\x0a\0\x3d" + b"\xce"
 
 
 def test_a_blocked_connection_gets_nothing_and_goes_on_when_unblocked(
-    broker: Broker, caplog: pytest.LogCaptureFixture
+    broker: RabbitBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(broker.publisher(deadline=4)) as publisher:
         publisher.publish([message(QUEUE)])
@@ -178,7 +155,7 @@ def test_a_blocked_connection_gets_nothing_and_goes_on_when_unblocked(
     assert len(broker.bodies()) == 11
 
 
-def test_a_short_blockade_is_waited_for(broker: Broker) -> None:
+def test_a_short_blockade_is_waited_for(broker: RabbitBroker) -> None:
     with closing(broker.publisher(deadline=8)) as publisher:
         publisher.publish([message(QUEUE)])
         broker.proxy.say(BLOCKED)
@@ -187,7 +164,7 @@ def test_a_short_blockade_is_waited_for(broker: Broker) -> None:
         assert answers() == [Confirmed()] * 10
 
 
-def test_what_was_sent_before_the_blockade_is_unknown_and_the_rest_unavailable(broker: Broker) -> None:
+def test_what_was_sent_before_the_blockade_is_unknown_and_the_rest_unavailable(broker: RabbitBroker) -> None:
     batch = messages(QUEUE, 1_500)  # more than the window of one channel
     with closing(broker.publisher(deadline=4)) as publisher:
         publisher.publish([message(QUEUE)])
@@ -205,7 +182,7 @@ def test_what_was_sent_before_the_blockade_is_unknown_and_the_rest_unavailable(b
 # The broker's refusals ----------------------------------------------------------------------------------------------
 
 
-def test_C056_an_unroutable_message_is_dead_at_once_and_its_neighbours_are_not(broker: Broker) -> None:
+def test_C056_an_unroutable_message_is_dead_at_once_and_its_neighbours_are_not(broker: RabbitBroker) -> None:
     """C056: an exchange that leads nowhere acknowledges and drops; mandatory and the return before the ack tell."""
     broker.channel.exchange_declare("shop", "topic")
     broker.channel.queue_bind("events", "shop", "order.*")
@@ -224,7 +201,7 @@ def test_C056_an_unroutable_message_is_dead_at_once_and_its_neighbours_are_not(b
     assert broker.bodies() == [b"1", b"3", b"5"]
 
 
-def test_C056_a_queue_deleted_while_publishing_makes_the_rest_unroutable(broker: Broker) -> None:
+def test_C056_a_queue_deleted_while_publishing_makes_the_rest_unroutable(broker: RabbitBroker) -> None:
     """C056: nothing that went to the deleted queue is said to be confirmed after the deletion."""
     with closing(broker.publisher()) as publisher:
         assert publisher.publish([message(QUEUE)]) == [Confirmed()]
@@ -234,7 +211,7 @@ def test_C056_a_queue_deleted_while_publishing_makes_the_rest_unroutable(broker:
     assert outcome.permanent
 
 
-def test_the_same_event_returned_for_one_routing_key_is_confirmed_for_the_other(broker: Broker) -> None:
+def test_the_same_event_returned_for_one_routing_key_is_confirmed_for_the_other(broker: RabbitBroker) -> None:
     broker.channel.exchange_declare("shop", "direct")
     broker.channel.queue_bind("events", "shop", "there")
     one = message(Exchange("shop", "nowhere"))
@@ -244,7 +221,7 @@ def test_the_same_event_returned_for_one_routing_key_is_confirmed_for_the_other(
     assert outcomes[1] == Confirmed()
 
 
-def test_a_full_queue_is_retryable(broker: Broker) -> None:
+def test_a_full_queue_is_retryable(broker: RabbitBroker) -> None:
     limited = {"x-max-length": 1, "x-overflow": "reject-publish"}
     broker.channel.queue_declare("full", durable=True, arguments=limited)
     with closing(broker.publisher()) as publisher:
@@ -255,7 +232,7 @@ def test_a_full_queue_is_retryable(broker: Broker) -> None:
     assert not any(outcome.permanent for outcome in refused)
 
 
-def test_a_missing_exchange_spoils_no_neighbour_in_a_large_batch(broker: Broker) -> None:
+def test_a_missing_exchange_spoils_no_neighbour_in_a_large_batch(broker: RabbitBroker) -> None:
     good, bad = messages(QUEUE, 900), messages(Exchange("missing", "x"), 900)
     mixed = [one for pair in zip(good, bad, strict=True) for one in pair]
     with closing(broker.publisher()) as publisher:
@@ -265,7 +242,9 @@ def test_a_missing_exchange_spoils_no_neighbour_in_a_large_batch(broker: Broker)
     assert len(broker.bodies()) == 900
 
 
-def test_a_message_that_may_not_be_written_is_told_from_its_neighbours(broker: Broker, management: Management) -> None:
+def test_a_message_that_may_not_be_written_is_told_from_its_neighbours(
+    broker: RabbitBroker, management: Management
+) -> None:
     broker.channel.exchange_declare("shop", "topic")
     broker.channel.queue_bind("events", "shop", "#")
     sent = messages(Exchange("shop", "order.created"), 10)
@@ -280,7 +259,7 @@ def test_a_message_that_may_not_be_written_is_told_from_its_neighbours(broker: B
     assert [outcome for at, outcome in enumerate(outcomes) if at != 4] == [Confirmed()] * 9
 
 
-def test_a_name_too_long_for_AMQP_is_refused_alone(broker: Broker) -> None:
+def test_a_name_too_long_for_AMQP_is_refused_alone(broker: RabbitBroker) -> None:
     sent = messages(QUEUE, 3)
     sent[1] = sent[1]._replace(headers='{"%s":"x"}' % ("☃" * 200))
     with closing(broker.publisher()) as publisher:
@@ -293,7 +272,7 @@ def test_a_name_too_long_for_AMQP_is_refused_alone(broker: Broker) -> None:
 # At start -----------------------------------------------------------------------------------------------------------
 
 
-def test_PB_005_a_broker_that_is_away_at_start_is_named_without_the_password(broker: Broker) -> None:
+def test_PB_005_a_broker_that_is_away_at_start_is_named_without_the_password(broker: RabbitBroker) -> None:
     broker.proxy.refuse()
     with pytest.raises(BrokerUnavailable) as caught:
         broker.publisher(deadline=2)
@@ -303,7 +282,7 @@ def test_PB_005_a_broker_that_is_away_at_start_is_named_without_the_password(bro
         open_publisher("amqp://nobody:s3cret@127.0.0.1:1/", deadline=2)
 
 
-def test_PB_005_a_frozen_broker_at_start_costs_the_deadline_at_most(broker: Broker) -> None:
+def test_PB_005_a_frozen_broker_at_start_costs_the_deadline_at_most(broker: RabbitBroker) -> None:
     broker.proxy.freeze()
     started = time.monotonic()
     with pytest.raises(BrokerUnavailable):
@@ -311,7 +290,7 @@ def test_PB_005_a_frozen_broker_at_start_costs_the_deadline_at_most(broker: Brok
     assert time.monotonic() - started < 3.5
 
 
-def test_PB_008_a_wrong_password_and_a_foreign_virtual_host_are_refused(broker: Broker) -> None:
+def test_PB_008_a_wrong_password_and_a_foreign_virtual_host_are_refused(broker: RabbitBroker) -> None:
     url = make_url(broker.direct)
     for wrong in (url.set(password="s3cret"), url.set(database="no-such-vhost")):
         with pytest.raises(AccessRefused) as caught:
@@ -319,13 +298,13 @@ def test_PB_008_a_wrong_password_and_a_foreign_virtual_host_are_refused(broker: 
         assert "s3cret" not in str(caught.value)
 
 
-def test_the_other_node_of_a_list_is_tried(broker: Broker) -> None:
+def test_the_other_node_of_a_list_is_tried(broker: RabbitBroker) -> None:
     url = broker.url.replace("@", "@127.0.0.1:1,")
     with closing(open_publisher(url, deadline=10)) as publisher:
         assert publisher.publish([message(QUEUE)]) == [Confirmed()]
 
 
-def test_a_publisher_need_not_be_opened_first(broker: Broker) -> None:
+def test_a_publisher_need_not_be_opened_first(broker: RabbitBroker) -> None:
     with closing(make_publisher(broker.url, deadline=5)) as publisher:
         assert publisher.publish([message(QUEUE)]) == [Confirmed()]
 
