@@ -130,7 +130,7 @@ class Owned:
     busy: bool = False
     leaving: bool = False
     lost: bool = False
-    charged: set[WorkKey] = field(default_factory=set)  # sent alone after crashes, and survived
+    charged: dict[WorkKey, int] = field(default_factory=dict)  # claims of events that this relay sends alone
 
     @property
     def number(self) -> int:

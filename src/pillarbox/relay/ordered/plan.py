@@ -83,7 +83,7 @@ def _all_confirmed(found: Decided, round_: Round, outcomes: Sequence[Outcome]) -
         SentParked(d.key, d.lane, o[0], o[1])  # type: ignore[misc,arg-type]
         for d, o in zip(round_.send, outcomes, strict=True)
     ]
-    found.freed = [stream for stream, more in round_.draining.items() if not more]
+    found.freed = [stream for stream, more in round_.draining.items() if not more and stream not in round_.given_up]
 
 
 class _Judge:
@@ -119,7 +119,7 @@ class _Judge:
         self._found.freed = [
             stream
             for stream, more in draining.items()
-            if not more and stream not in self._unfinished and stream not in self._found.holds
+            if not (more or stream in self._unfinished or stream in self._found.holds or stream in self._round.given_up)
         ]
 
     def _confirmed(self, delivery: Delivery, outcome: Confirmed) -> None:

@@ -217,10 +217,9 @@ class OrderedRelay(Lifecycle):
 
     def _charge(self, owned: Owned, round_: Round) -> None:
         for delivery in round_.send:
-            if delivery.key in owned.charged:
-                continue  # it was sent alone before, and we live: an outage, say, must not add up to a crash loop
-            claims = self._store.charge(owned.tenure, delivery.key, round_.is_drain)
-            owned.charged.add(delivery.key)
+            claims = owned.charged.get(delivery.key)
+            if claims is None:  # else it was sent before, and we live: an outage, say, must not add up to a crash loop
+                claims = owned.charged[delivery.key] = self._store.charge(owned.tenure, delivery.key, round_.is_drain)
             if careful.is_given_up(claims):
                 round_.give_up(delivery, self._streams.of(delivery), careful.reason(), hold=self._holds_on_failure)
 

@@ -35,6 +35,11 @@ class Round:
             self.holds.append(Hold(stream, "dead", delivery.key.id, None, destination, reason))
 
     @property
+    def given_up(self) -> set[Stream]:
+        """Streams whose head it gave up: they are held anew, and neither free nor to be drained."""
+        return {hold.stream for hold in self.holds}
+
+    @property
     def is_drain(self) -> bool:
         """True when its events are parked ones."""
         return self.draining is not None

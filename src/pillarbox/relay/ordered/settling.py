@@ -135,7 +135,9 @@ class Settling:
             waiting = owned.holds.get(stream)
             if stream in freed:
                 owned.holds.drop(stream)
-            elif waiting is not None and stream not in decided.holds and decided.outage is None:
+            elif stream in decided.holds or stream in round_.given_up:
+                continue
+            elif waiting is not None and decided.outage is None:
                 # Its head is through: the rest follows in batches.
                 owned.holds.put(waiting.hold._replace(mode="drain", due_in=0.0), now)
 
