@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import add, draining, history, idle, latency, memory, outage, parked, relays, steady, write
+from bench import add, beside, draining, history, idle, latency, memory, outage, parked, relays, steady, write
 
-COMMANDS = (draining, latency, idle, add, write, history, relays, memory, parked, outage, steady)
+COMMANDS = (draining, latency, idle, add, write, beside, history, relays, memory, parked, outage, steady)
 """Modules with ``add_parser(commands)``, which sets ``run(options)`` and ``table(summary)``."""
