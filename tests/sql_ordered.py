@@ -23,12 +23,14 @@ class OrderedOutbox(SqlOutbox):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.ordered: list[PartitionStore] = []
+        self.pool = relay_engine(url, pool_size=20)
+        self._engines.append(self.pool)
         sqlite = self.dialect == "sqlite"
         self.capabilities: OrderedCapabilities = OrderedCapabilities(sees_open_writers=not sqlite)  # type: ignore[assignment]
 
     def empty(self) -> None:
         self.close_stores()
-        super().empty()
+        super().empty_tables()
         with self.engine.begin() as connection:
             for table in ("outbox_lane", "outbox_relay", "outbox_partition"):
                 connection.execute(text(f"DELETE FROM {table}"))
@@ -39,12 +41,13 @@ class OrderedOutbox(SqlOutbox):
         super().close()
 
     def close_stores(self) -> None:
-        for store in self.ordered:
-            store.close()
+        for store in self.ordered:  # but the pool stays: connecting anew would take most of a test's time
+            store._database.close()
+            store._renewals.close()
         self.ordered.clear()
 
     def ordered_store(self, relay_id: str, *, lease: float = 60.0) -> PartitionStore:
-        store = PartitionStore(relay_engine(self.url), relay_id=relay_id, lease=lease, host="here", version="1.2.3")
+        store = PartitionStore(self.pool, relay_id=relay_id, lease=lease, host="here", version="1.2.3")
         self.ordered.append(store)
         return store
 

@@ -44,6 +44,9 @@ class SqlOutbox:
         for engine in self._engines[1:]:
             engine.dispose()
         del self._engines[1:]
+        self.empty_tables()
+
+    def empty_tables(self) -> None:
         with self.engine.begin() as connection:
             for table in TABLES:
                 connection.exec_driver_sql(f"DELETE FROM {table}")

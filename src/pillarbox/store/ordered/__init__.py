@@ -27,12 +27,13 @@ from ...ports import (
 from ..registration import Registration, StillLeased, add_missing_partitions, check_lease
 from ..server import look_at
 from ..transactions import Transactions
-from . import holds, moving, ownership, signs, writers
+from . import holds, moving, ownership, signs
 from .kept import Database, KeptConnection
 from .ownership import Wanted
 from .reading import Reader
 from .settling import Settling
 from .statements import statements
+from .writers import Writers
 
 __all__ = ["PartitionStore"]
 
@@ -81,8 +82,9 @@ class PartitionStore:
         self._registration = Registration(relay_id, "partition", version, host)
         self._database, self._renewals = _database(engine), _database(engine)
         self._statements = statements(engine.dialect.name)
-        self._reader = Reader(engine.dialect.name, self._statements)
+        self._reader = Reader(engine.dialect.name, self._statements, relay_id)
         self._settling = Settling(engine.dialect.name, self._statements, relay_id, lease)
+        self._writers = Writers(pause, monotonic)
         self._partitions: int | None = None
 
     # ports.Ownership --------------------------------------------------------------------------------------------------
@@ -185,7 +187,7 @@ class PartitionStore:
 
     def writers(self) -> frozenset[str] | None:
         """See ports.OrderedQueue.writers."""
-        return self._database.read(writers.writers)
+        return self._writers.look(self._database, self._engine.dialect.name)
 
     def charge(self, tenure: Tenure, key: WorkKey, parked: bool) -> int:
         """See ports.OrderedQueue.charge. 0 when the partition is lost or the row is gone: then it must not be sent."""

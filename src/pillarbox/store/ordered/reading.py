@@ -21,17 +21,28 @@ _WAITING: Final = "('HELD', 'RETRY')"
 class Spans(Protocol):
     """How a kind of server reads several ordered ranges of the ready table in one statement."""
 
-    def source(self, spans: Sequence[Span], limit: int) -> tuple[str, tuple[Any, ...]]:
-        """What stands behind FROM, with its parameters: ``r`` ordered by (partition_no, id, dest), LEFT JOIN ``e``."""
+    def source(self, spans: Sequence[Span], limit: int, owner: str) -> tuple[str, tuple[Any, ...]]:
+        """What stands behind FROM, with its parameters: ``r`` ordered by (partition_no, id, dest), LEFT JOIN ``e``.
+
+        Without partitions that ``owner`` does not own in the statement's own snapshot.
+        """
         ...
 
 
 class Reader:
-    """Reads for one relay. It remembers how large payloads were lately, and reads fewer rows when they were large."""
+    """Reads for one relay. It remembers how large payloads were lately, and reads fewer rows when they were large.
 
-    def __init__(self, dialect: str, spans: Spans) -> None:
+    Each read is fenced by the owner's name in its own snapshot. That suffices: a name belongs to one living relay, which
+    acquires and reads on one thread, so what it has lost and taken back since is known to it.
+    """
+
+    def __init__(self, dialect: str, spans: Spans, owner: str) -> None:
         self._rows: Rows = rows_of(dialect)
         self._spans = spans
+        self._owner = owner
+        self._mine = "(SELECT p.owner FROM outbox_partition p WHERE p.partition_no = {number:d}) = " + (
+            "?" if dialect == "sqlite" else "%s"
+        )
         self._one_statement = dialect != "sqlite"
         self._hint = " FORCE INDEX (PRIMARY)" if dialect in {"mysql", "mariadb"} else ""
         self._mean = float(_FIRST_GUESS)
@@ -46,7 +57,7 @@ class Reader:
             return Reading((), (), False)
         found: list[Found] = []
         for together in [spans] if self._one_statement else [[span] for span in spans]:
-            source, parameters = self._spans.source(together, at_most - len(found))
+            source, parameters = self._spans.source(together, at_most - len(found), self._owner)
             found += self._rows.read(connection, source, parameters, bare)
             if len(found) >= at_most:
                 break
@@ -65,7 +76,8 @@ class Reader:
         else:
             source = self._source_of_stream(stream, after)
         order = f"ORDER BY r.partition_no, r.lane, r.id, r.dest LIMIT {at_most:d}"
-        found = self._rows.read(connection, f"{source} {order}", (), ())
+        fenced = f"{source} AND {self._mine.format(number=stream.partition_no)} {order}"
+        found = self._rows.read(connection, fenced, (self._owner,), ())
         reading = self._reading(connection, found, at_most, budget)
         if stream.lane == EVERY_LANE:
             taken = len(reading.deliveries) + len(reading.orphans)
@@ -119,15 +131,20 @@ class Reader:
 
 
 class MysqlSpans:
-    """Several ranges of PRIMARY in the order of the key, ended by LIMIT; the hints pin that order."""
+    """Several ranges of PRIMARY in the order of the key, ended by LIMIT; the hints pin that order.
 
-    def source(self, spans: Sequence[Span], limit: int) -> tuple[str, tuple[Any, ...]]:
+    The list of owned partitions is made once for the statement, since nothing in it refers to a row.
+    """
+
+    def source(self, spans: Sequence[Span], limit: int, owner: str) -> tuple[str, tuple[Any, ...]]:
         """See Spans.source."""
         ranges = " OR ".join([f"(r.partition_no = {n:d} AND r.id > {after:d})" for n, after in spans])
         return (
             "outbox_ready r FORCE INDEX (PRIMARY) LEFT JOIN outbox_event e ON e.id = r.id"
-            f" WHERE {ranges} ORDER BY r.partition_no, r.id, r.dest LIMIT {limit:d}",
-            (),
+            f" WHERE ({ranges}) AND FIND_IN_SET(r.partition_no,"
+            " (SELECT GROUP_CONCAT(p.partition_no) FROM outbox_partition p WHERE p.owner = %s))"
+            f" ORDER BY r.partition_no, r.id, r.dest LIMIT {limit:d}",
+            (owner,),
         )
 
 
@@ -138,26 +155,29 @@ class PostgresSpans:
     over several ordered ranges.
     """
 
-    def source(self, spans: Sequence[Span], limit: int) -> tuple[str, tuple[Any, ...]]:
+    def source(self, spans: Sequence[Span], limit: int, owner: str) -> tuple[str, tuple[Any, ...]]:
         """See Spans.source."""
         numbers, after = zip(*spans, strict=True)
         return (
             "unnest(%s::smallint[], %s::bigint[]) AS s(n, after) CROSS JOIN LATERAL"
             " (SELECT * FROM outbox_ready o WHERE o.partition_no = s.n AND o.id > s.after"
             " ORDER BY o.partition_no, o.id, o.dest LIMIT %s::int) r"
-            " LEFT JOIN outbox_event e ON e.id = r.id LIMIT %s::int",
-            (list(numbers), list(after), limit, limit),
+            " LEFT JOIN outbox_event e ON e.id = r.id"
+            " WHERE s.n = ANY(ARRAY(SELECT p.partition_no FROM outbox_partition p WHERE p.owner = %s)) LIMIT %s::int",
+            (list(numbers), list(after), limit, owner, limit),
         )
 
 
 class SqliteSpans:
     """One span a statement: there is no round trip to save."""
 
-    def source(self, spans: Sequence[Span], limit: int) -> tuple[str, tuple[Any, ...]]:
+    def source(self, spans: Sequence[Span], limit: int, owner: str) -> tuple[str, tuple[Any, ...]]:
         """See Spans.source."""
         ((number, after),) = spans
         return (
             "outbox_ready r LEFT JOIN outbox_event e ON e.id = r.id"
-            " WHERE r.partition_no = ? AND r.id > ? ORDER BY r.partition_no, r.id, r.dest LIMIT ?",
-            (number, after, limit),
+            " WHERE r.partition_no = ? AND r.id > ?"
+            " AND (SELECT p.owner FROM outbox_partition p WHERE p.partition_no = ?) = ?"
+            " ORDER BY r.partition_no, r.id, r.dest LIMIT ?",
+            (number, after, number, owner, limit),
         )

@@ -84,10 +84,11 @@ class Settling:
         do = self.statements
         lost = self._lost(connection, round_.progress)
         ours = round_.without({one.partition_no for one in lost})
-        self._write_holds(connection, ours)
+        self._lock_holds(connection, ours, [one.stream for one in ours.holds])
         ready = do.find(connection, READY, ours.ready_keys())
         parked = do.find(connection, PARKED, ours.parked_keys())
         there = _There(ready, parked)
+        do.hold(connection, there.holds_of(ours))
         before = self._settled_before(connection, ours, there)
         do.delete(connection, READY, sorted(ready))
         do.delete(connection, PARKED, sorted(parked))
@@ -98,9 +99,13 @@ class Settling:
         return _report(ours, there, before, lost, kept)
 
     def _write_holds(self, connection: Connection, round_: _Round) -> None:
-        if round_.freed:  # an operator locks the lane first, too
-            self.statements.find(connection, LANES, sorted(tuple(stream) for stream in round_.freed))
+        self._lock_holds(connection, round_, ())
         self.statements.hold(connection, round_.holds)
+
+    def _lock_holds(self, connection: Connection, round_: _Round, more: Sequence[Stream]) -> None:
+        """Before rows of the lane: an operator does it in that order, too."""
+        if streams := {*round_.freed, *more}:
+            self.statements.find(connection, LANES, sorted(tuple(stream) for stream in streams))
 
     def _lost(self, connection: Connection, progress: Sequence[Progress]) -> list[Tenure]:
         """Write the progress of the partitions one by one, and return those that are not ours any more."""
@@ -140,6 +145,13 @@ class _There:
 
     def parked_aside(self, one: Aside) -> bool:
         return _parked_key(one.key, one.stream.lane) in self.parked
+
+    def holds_of(self, round_: _Round) -> list[Hold]:
+        """Without those whose head is gone: it was set aside by an attempt whose answer was lost, and an operator may
+        have let it go since; a hold written again would wait for a head that nobody has given up."""
+        gone = {(one.stream.partition_no, one.key.id) for one in round_.aside if not self.ready_row(one)}
+        gone |= {(one.stream.partition_no, one.key.id) for one in round_.aside_parked if not self.parked_aside(one)}
+        return [one for one in round_.holds if (one.stream.partition_no, one.head_id) not in gone]
 
 
 @dataclass(frozen=True, slots=True)

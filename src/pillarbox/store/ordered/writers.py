@@ -1,17 +1,21 @@
 """Which transactions are open now and may have drawn ids for events that nobody else can see yet.
 
 Only by name: a caller remembers the names and waits until none of them is there any more. One transaction may have
-several names, and a name stands for more than one, but a transaction never loses all of its names while it is open.
+several names, and a name may stand for more than one, but a transaction never loses all of its names while it is open.
 """
 
 from __future__ import annotations
 
+import secrets
+import time
+from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy import Connection, exc
 
 from ..failures import Fault, fault_of
 from ..raw import fetch
+from .kept import Database
 
 # INSERT locks the table before it draws an id, and the lock lasts as long as the transaction, also a prepared one.
 # Transactions that never touched the table are not there. PREPARE changes the virtual name, but not the xid.
@@ -24,21 +28,51 @@ _POSTGRES: Final = (
 # InnoDB does not tell which tables a transaction changed: what changed anything, or runs or waits right now, counts.
 # The second in which it began is what stays when it gets an id, and when XA PREPARE takes its thread away.
 _MYSQL: Final = (
-    "SELECT DISTINCT CONCAT(trx_started, '') FROM information_schema.innodb_trx"
-    " WHERE trx_mysql_thread_id <> CONNECTION_ID()"
-    " AND (trx_rows_modified > 0 OR trx_query IS NOT NULL OR trx_state = 'LOCK WAIT')"
+    "SELECT /* {mark} */ CONCAT(trx_started, ''), trx_mysql_thread_id = CONNECTION_ID(), LEFT(trx_query, 60)"
+    " FROM information_schema.innodb_trx"
+    " WHERE trx_rows_modified > 0 OR trx_query IS NOT NULL OR trx_state = 'LOCK WAIT'"
 )
+# The server makes the list anew only when nobody has read it for 0.1 s; who reads it more often gets the same for ever.
+REST: Final = 0.12
+_LOOKS: Final = 4
 
 
-def writers(connection: Connection) -> frozenset[str] | None:
-    """The names; None where the user may not look (MySQL and MariaDB: without the PROCESS privilege)."""
-    match connection.dialect.name:
-        case "postgresql":
-            return _of_postgres(connection)
-        case "sqlite":
-            return frozenset()  # one writer at a time: whoever drew an id has committed, or holds the lock alone
-        case _:
-            return _of_mysql(connection)
+class Writers:
+    """Looks for one relay. An answer is at most REST seconds old."""
+
+    def __init__(self, pause: Callable[[float], None], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._pause = pause
+        self._monotonic = monotonic
+        self._looked_at = 0.0
+        self._last: frozenset[str] | None = None
+
+    def look(self, database: Database, dialect: str) -> frozenset[str] | None:
+        """The names; None where they cannot be known: the user has no right to look (MySQL and MariaDB: PROCESS)."""
+        match dialect:
+            case "postgresql":
+                return database.read(_of_postgres)
+            case "sqlite":
+                return frozenset()  # one writer at a time: whoever drew an id has committed, or holds the lock alone
+            case _:
+                return self._of_mysql(database)
+
+    def _of_mysql(self, database: Database) -> frozenset[str] | None:
+        if self._last is None or self._monotonic() - self._looked_at >= REST:
+            self._last = self._fresh_list(database)
+            self._looked_at = self._monotonic()
+        return self._last
+
+    def _fresh_list(self, database: Database) -> frozenset[str] | None:
+        """None also while others read the list so often that it is never made anew."""
+        for _ in range(_LOOKS):
+            mark = secrets.token_hex(8)
+            rows = database.write(lambda connection, mark=mark: _list(connection, mark))  # type: ignore[misc]
+            if rows is None:
+                return None
+            if any(own and mark in query for _, own, query in rows):  # this very statement made the list
+                return frozenset(name for name, own, _ in rows if not own)
+            self._pause(REST)
+        return None
 
 
 def _of_postgres(connection: Connection) -> frozenset[str]:
@@ -47,9 +81,11 @@ def _of_postgres(connection: Connection) -> frozenset[str]:
     return frozenset(writing | {f"xid {xid}" for virtual, xid, _ in rows if xid and virtual in writing})
 
 
-def _of_mysql(connection: Connection) -> frozenset[str] | None:
+def _list(connection: Connection, mark: str) -> list[tuple[str, int, str]] | None:
+    # Only a transaction is in the list, and reading a row makes ours one: so it can find itself.
+    fetch(connection, "SELECT one FROM outbox_meta WHERE one = 1")
     try:
-        return frozenset(row[0] for row in fetch(connection, _MYSQL))
+        return [(str(name), own, query or "") for name, own, query in fetch(connection, _MYSQL.format(mark=mark))]
     except exc.DBAPIError as error:
         if fault_of(error) is Fault.REFUSED:
             return None
