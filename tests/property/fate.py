@@ -24,18 +24,19 @@ class Fate:
         self._lock = threading.Lock()
         self._after = -1
         self._sleep = 0.0
+        self._at: str | None = None
         self._awake_at = 0.0
         self._lost_answers = 0
 
     def die_after(self, boundaries: int) -> None:
         """SIGKILL."""
         with self._lock:
-            self._after, self._sleep = boundaries, -1.0
+            self._after, self._sleep, self._at = boundaries, -1.0, None
 
-    def sleep_after(self, boundaries: int, seconds: float) -> None:
-        """SIGSTOP, and CONT."""
+    def sleep_after(self, boundaries: int, seconds: float, at: str | None = None) -> None:
+        """SIGSTOP, and CONT. ``at``: only boundaries before calls of this name count."""
         with self._lock:
-            self._after, self._sleep = boundaries, seconds
+            self._after, self._sleep, self._at = boundaries, seconds, at
 
     def lose_answers(self, count: int) -> None:
         """The next ``count`` transactions commit, but their answers are lost; the connection works again then."""
@@ -51,12 +52,13 @@ class Fate:
         """True when what was decided has begun."""
         return self._after < 0
 
-    def boundary(self) -> bool:
-        """Returns False when the relay is dead; sleeps while it sleeps."""
+    def boundary(self, before: str = "") -> bool:
+        """Returns False when the relay is dead; sleeps while it sleeps. ``before``: a call of the store."""
         with self._lock:
-            if self._after == 0:
-                self._strike()
-            self._after -= self._after >= 0
+            if self._at in (None, before):
+                if self._after == 0:
+                    self._strike()
+                self._after -= self._after >= 0
             awake_at = self._awake_at
         while (left := awake_at - time.monotonic()) > 0:
             time.sleep(min(left, 0.05))
@@ -106,7 +108,7 @@ class FatefulStore:
 
         @wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not self._fate.boundary():
+            if not self._fate.boundary(name):
                 raise DatabaseUnavailable(f"{self._fate.name} is dead")
             result = method(*args, **kwargs)
             if not self._fate.boundary():

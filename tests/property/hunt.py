@@ -11,7 +11,7 @@ from tests.property.rounds import Outcome, Round
 from tests.property.worlds import MemoryWorld, SqlWorld
 from tests.servers import fresh_database, read_settings
 
-AT_ONCE = 4
+AT_ONCE = 6
 
 
 def run(place: str, seeds: range, at_once: int = AT_ONCE) -> list[Outcome]:

@@ -84,12 +84,13 @@ class Round:
         self._faults: Counter[str] = Counter()
         self._history: list[str] = []
         self._began = time.monotonic()
-        self._skips = self._random.random() < 0.25
+        self._skips = self._random.random() < 0.2
+        patient = self._random.random() < 0.3  # heads wait for so long that others' stalls end meanwhile
         self._settings = RelaySettings(
             lease=LEASE,
             broker_deadline=LEASE / 2.5,
-            batch=self._random.choice((1, 2, 5, 50)),
-            retry=RetryPolicy(0.01, 0.05, self._random.choice((2, 6))),
+            batch=self._random.choice((1, 3, 10, 50)),
+            retry=RetryPolicy(0.5, 0.5, 6, False) if patient else RetryPolicy(0.01, 0.05, self._random.choice((2, 6))),
             poll_min=0.002,
             poll_max=0.05,
             due_interval=0.02,
@@ -104,7 +105,7 @@ class Round:
         self._tell(f"{self._settings}")
         for _ in range(dice.randint(1, 3)):
             self._join()
-        keys = dice.randint(1, 5)
+        keys = dice.choice((1, 1, 2, 3, 5))
         writers = [Writer(self._world, Random(dice.random()), keys, self._tell) for _ in range(dice.randint(2, 3))]
         threads = [writer.start(dice.randint(3, 7)) for writer in writers]
         for _ in range(dice.randint(1, 4)):
@@ -138,9 +139,10 @@ class Round:
             self._replace(victim)
         elif kind in ("stall", "suspend"):
             kind = "suspend" if victim.suspends else "stall"
-            victim.fate.sleep_after(boundaries, LEASE * (1.2 + dice.random()))
+            at = dice.choice((None, "read", "read_parked"))
+            victim.fate.sleep_after(boundaries if at is None else boundaries // 10, LEASE * (1.2 + dice.random()), at)
         elif kind == "lost answers":
-            victim.fate.lose_answers(dice.randint(1, 3))
+            victim.fate.lose_answers(dice.randint(1, 6))
         elif kind == "cut":
             self._world.cut()
         elif kind == "stop":

@@ -243,7 +243,8 @@ class MemoryPartitionStore:
             row.owner, row.leased_until = "", NEVER
 
     def _owns(self, partition_no: int) -> bool:
-        return self._tables.partitions[partition_no].owner == self.relay_id
+        row = self._tables.partitions.get(partition_no)
+        return row is not None and row.owner == self.relay_id
 
     def _is_ours(self, tenure: Tenure) -> bool:
         row = self._tables.partitions.get(tenure.partition_no)

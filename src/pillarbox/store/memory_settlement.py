@@ -21,6 +21,7 @@ class MemorySettlement:
     ours: Mapping[int, int]
     now: datetime
     vanished: list[WorkKey] = field(default_factory=list)
+    gone: set[tuple[int, int]] = field(default_factory=set)  # heads that are not there: their holds are old news
 
     def write(self, settlement: OrderedSettlement) -> OrderedSettled:
         """Write what belongs to partitions that are ours."""
@@ -30,7 +31,7 @@ class MemorySettlement:
         aside = sum([self._aside(one, ready) for one in settlement.aside if self._mine(one.key)])
         aside += sum([self._aside(one, parked) for one in settlement.aside_parked if self._mine(one.key)])
         for hold in settlement.holds:
-            if hold.stream.partition_no in self.ours:
+            if hold.stream.partition_no in self.ours and (hold.stream.partition_no, hold.head_id) not in self.gone:
                 self._hold(hold)
         kept = [one for one in settlement.freed if one.partition_no in self.ours and not self._free(one)]
         return OrderedSettled(sent, aside, (), tuple(sorted(self.vanished)), tuple(kept))
@@ -57,6 +58,7 @@ class MemorySettlement:
         if rows.pop(one.key, None) is not None:
             self.tables.parked[one.key] = row
             return True
+        self.gone.add((one.key.partition_no, one.key.id))
         found = self.tables.parked.get(one.key)
         if found is not None and (found.state, found.attempts, found.error) == (row.state, row.attempts, row.error):
             return True
