@@ -32,8 +32,8 @@ class Spans(Protocol):
 class Reader:
     """Reads for one relay. It remembers how large payloads were lately, and reads fewer rows when they were large.
 
-    Each read is fenced by the owner's name in its own snapshot. That suffices: a name belongs to one living relay, which
-    acquires and reads on one thread, so what it has lost and taken back since is known to it.
+    Each read is fenced by the owner's name in its own snapshot. That suffices: a name belongs to one living relay,
+    which acquires and reads on one thread, so what it has lost and taken back since is known to it.
     """
 
     def __init__(self, dialect: str, spans: Spans, owner: str) -> None:

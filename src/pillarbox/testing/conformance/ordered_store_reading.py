@@ -66,6 +66,22 @@ class OrderedReadingConformance:
             after = reading.deliveries[-1].key.id
         assert found == sizes
 
+    def test_a_relay_that_lost_a_partition_reads_nothing_of_it(self, world: OrderedWorld) -> None:
+        """C018: it was stalled, and does not know which keys wait by now."""
+        world.under_test.add([event(key="k") for _ in range(3)])
+        stalled, other = world.relay("a"), world.relay("b")
+        stalled.acquire()
+        found = stalled.read()
+        stalled.settle(aside=[set_aside(found[0], "RETRY", 0.0)], holds=[hold_on(found[0], "backoff", 0.0)])
+        assert [one.key for one in stalled.read()] == [one.key for one in found[1:]]
+        stream = stream_of(found[0])
+        assert len(stalled.store.read_parked(stream, None, 9, 10**6).deliveries) == 1
+        world.under_test.pass_time(61)
+        other.acquire([stream.partition_no])
+        assert stalled.read() == []
+        assert list(stalled.store.read_parked(stream, None, 9, 10**6).deliveries) == []
+        assert [one.key for one in other.read()] == [one.key for one in found[1:]]
+
     def test_lanes_that_are_held_come_without_payload(self, world: OrderedWorld) -> None:
         world.under_test.add([event(key=key, payload=b"x" * size) for key in "ab" for size in (5, 50_000)])
         relay = world.relay()
