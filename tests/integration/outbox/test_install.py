@@ -194,15 +194,25 @@ def test_install_works_with_sqlite_in_memory_and_with_the_drivers_own_begin(tmp_
         engine.dispose()
 
 
-def test_hot_tables_on_postgresql_have_room_and_are_never_truncated(postgres_url: str) -> None:
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("outbox_ready", {"fillfactor=70", "vacuum_truncate=off", "autovacuum_vacuum_threshold=5000"}),
+        ("outbox_partition", {"fillfactor=70", "vacuum_truncate=off", "autovacuum_vacuum_threshold=1000"}),
+        ("outbox_parked", {"autovacuum_vacuum_scale_factor=0", "vacuum_truncate=off"}),
+    ],
+)
+def test_hot_tables_on_postgresql_have_room_and_are_never_truncated(
+    postgres_url: str, table: str, expected: set[str]
+) -> None:
     engine = create_engine(postgres_url)
     install(engine)
     with engine.connect() as connection:
         options = connection.execute(
-            text("SELECT reloptions FROM pg_class WHERE relname = 'outbox_ready'")
+            text("SELECT reloptions FROM pg_class WHERE relname = :table"), {"table": table}
         ).scalar_one()
     engine.dispose()
-    assert {"fillfactor=70", "vacuum_truncate=off", "autovacuum_vacuum_threshold=5000"} <= set(options)
+    assert expected <= set(options)
 
 
 def run_script(url: str, script: str) -> None:
