@@ -108,7 +108,9 @@ class PartitionStore:
             self._registration.stay(connection, seconds)
             return ownership.extend(connection, self.relay_id, self._lease, tenures)
 
-        return self._renewals.write(renew)
+        lost = self._renewals.write(renew)
+        self._tell_of_loss(self._renewals, lost, "its lease was not renewed")
+        return lost
 
     def leave(self) -> None:
         """See ports.Ownership.leave."""
@@ -200,8 +202,7 @@ class PartitionStore:
         if not settlement.progress:
             return OrderedSettled(0, 0)
         settled = self._settling.settle(self._database, settlement)
-        for tenure in settled.lost:
-            self._tell_of_loss(tenure)
+        self._tell_of_loss(self._database, settled.lost, "its round was not settled")
         return settled
 
     def close(self) -> None:
@@ -215,17 +216,20 @@ class PartitionStore:
             self._partitions = Transactions(self._engine).read(_first_look)
         return self._partitions
 
-    def _tell_of_loss(self, tenure: Tenure) -> None:
-        sql = text("SELECT owner, token FROM outbox_partition WHERE partition_no = :number")
-        row = self._database.read(lambda c: c.execute(sql, {"number": tenure.partition_no}).first())
-        owner, token = row if row is not None else ("nobody", 0)
-        log.warning(
-            "partition %d was lost: it was ours under token %d and is %s's under token %d; its round was not settled",
-            tenure.partition_no,
-            tenure.token,
-            owner or "nobody",
-            token,
-        )
+    def _tell_of_loss(self, database: Database, lost: Sequence[Tenure], therefore: str) -> None:
+        if not lost:
+            return
+        owners = database.read(lambda connection: ownership.owners(connection, [one.partition_no for one in lost]))
+        for tenure in lost:
+            owner, token = owners.get(tenure.partition_no, ("", 0))
+            log.warning(
+                "partition %d was lost: it was ours under token %d and is %s's under token %d; %s",
+                tenure.partition_no,
+                tenure.token,
+                owner or "nobody",
+                token,
+                therefore,
+            )
 
 
 def _database(engine: Engine) -> Database:

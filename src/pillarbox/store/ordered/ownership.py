@@ -49,6 +49,13 @@ def fleet(connection: Connection) -> Fleet:
     return Fleet(sorted(who for n, who, _, _ in rows if n < 0), sorted(states))
 
 
+def owners(connection: Connection, partition_nos: Sequence[int]) -> dict[int, tuple[str, int]]:
+    """Owner ('' for none) and token by partition; locks nothing."""
+    numbers = ", ".join(str(int(number)) for number in partition_nos) or "-1"
+    sql = f"SELECT partition_no, owner, token FROM outbox_partition WHERE partition_no IN ({numbers})"
+    return {number: (owner, token) for number, owner, token in connection.execute(text(sql))}
+
+
 def acquire(connection: Connection, wanted: Wanted) -> list[Partition]:
     """Take what is free of the wanted partitions, in the open transaction, in their order."""
     last_event = connection.execute(text("SELECT MAX(id) FROM outbox_event")).scalar() or 0
