@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pillarbox.errors import DatabaseUnavailable
@@ -25,6 +26,7 @@ SETTINGS = RelaySettings(
     probe_interval=0.02,
     linger=0.02,
 )
+LATER = RetryPolicy(base=3.0, cap=3.0, max_attempts=50, jitter=False)
 
 
 def message(number: int, key: str = "k") -> Message:
@@ -32,14 +34,15 @@ def message(number: int, key: str = "k") -> Message:
 
 
 class LostAnswers:
-    """While ``on``, every settlement commits, and its answer is lost."""
+    """While ``on``, every call of this name commits, and its answer is lost."""
 
-    def __init__(self) -> None:
+    def __init__(self, of: str = "settle") -> None:
+        self.of = of
         self.on = False
         self.count = 0
 
     def __call__(self, name: str, when: str) -> None:
-        if self.on and name == "settle" and when == "after":
+        if self.on and name == self.of and when == "after":
             self.count += 1
             raise DatabaseUnavailable("the answer was lost")
 
@@ -80,6 +83,23 @@ def test_answers_that_are_lost_for_longer_than_the_lease_end_neither_the_run_nor
         lost.on, publisher.answer = False, None
         outbox.add([message(100 + number, f"k{number}") for number in range(40)])
         wait_until(lambda: set(outbox.states().values()) == {"SENT"})
+
+
+def test_what_came_due_without_the_relay_hearing_of_it_is_read_below_the_low_mark() -> None:
+    outbox, lost = MemoryOutbox(), LostAnswers("move_due")
+    failures = iter([Rejected("not now", permanent=False)])
+    publisher = MemoryPublisher(lambda one: next(failures, None) if one.event_id == "e-1" else None)
+    store = MemoryPartitionStore(outbox, relay_id="a", lease=0.5, fault=lost)
+    relay = OrderedRelay(store, publisher, replace(SETTINGS, on_failure="skip", retry=LATER))
+    with relay.started():
+        outbox.add([message(1), message(2), message(3)])
+        wait_until(lambda: any(one.low_id >= 3 for one in list(relay._estate)))
+        lost.on = True
+        wait_until(lambda: lost.count > 0)
+        lost.on = False
+        outbox.add([message(4)])
+        wait_until(lambda: set(outbox.states().values()) == {"SENT"})
+    assert relay.stats.stragglers == 0
 
 
 def test_an_outage_while_events_are_sent_alone_after_crashes_gives_nobody_up() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from ...errors import DatabaseUnavailable
 from ...ports import OrderedStore, Span, Tenure
 from ..settings import RelaySettings
 from ..stats import RelayStats
@@ -157,8 +158,13 @@ class Duties:
 
     def _move_due(self, now: float) -> None:
         self._next["due"] = now + self._settings.due_interval
-        tenures = [one.tenure for one in self._estate if one.is_free]
-        moved = self._store.move_due(tenures, self._settings.batch) if tenures else {}
+        free = [one for one in self._estate if one.is_free]
+        try:
+            moved = self._store.move_due([one.tenure for one in free], self._settings.batch) if free else {}
+        except DatabaseUnavailable:
+            for one in free:  # it may be committed: then rows are ready below the low marks
+                self._lower(one, 0)
+            raise
         for number, lowest in moved.items():
             self._lower(self._estate.by_number[number], lowest - 1)
             self._stats.came_due += 1
