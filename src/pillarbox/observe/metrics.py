@@ -28,6 +28,7 @@ RELAY_COUNTERS: Final[Mapping[str, str]] = MappingProxyType(
         "acquired": "Partitions taken",
         "released": "Partitions given up in order",
         "partitions_lost": "Partitions found to be another relay's",
+        "pruned": "Finished events removed (with retention.by_relay)",
         "crashes_seen": "Partitions taken over from a relay that ended with deliveries on their way",
     }
 )

@@ -7,10 +7,10 @@ import json
 import logging
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Final
 
+from ...clock import Clock, SystemClock
 from ...observe.snapshot import Snapshot, not_running
 from ...policy.health import Health
 from .plan import DEFAULT
@@ -28,7 +28,8 @@ _LAST_WORDS: Final = 2.0  # seconds to read what an ended process left in the pi
 class Place:
     """``process`` is its number. ``limit``: deaths in a row before it stays empty."""
 
-    def __init__(self, process: int, order: str, lease: float, limit: int) -> None:
+    def __init__(self, process: int, order: str, lease: float, limit: int, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self.process = process
         self.code = 0
         self.report: dict[str, Any] = {}
@@ -52,7 +53,7 @@ class Place:
         """Start a process, and hand it its order."""
         self._start_at = None
         self._said = []
-        self._started_at = self._said_at = time.monotonic()
+        self._started_at = self._said_at = self._clock.monotonic()
         child = self._child = spawn()
         assert child.stdin is not None
         assert child.stdout is not None
@@ -68,7 +69,7 @@ class Place:
         """Start the next one when its time has come."""
         if self._closed or self._child is not None or self._start_at is None:
             return
-        if time.monotonic() >= self._start_at:
+        if self._clock.monotonic() >= self._start_at:
             self.start(spawn)
 
     def ended(self) -> int | None:
@@ -81,11 +82,11 @@ class Place:
 
     def plan_restart(self) -> float | None:
         """Seconds until another one starts; None when it died too often."""
-        pause = self._restarts.after(time.monotonic() - self._started_at)
+        pause = self._restarts.after(self._clock.monotonic() - self._started_at)
         if pause is None:
             self._closed = True
         else:
-            self._start_at = time.monotonic() + pause
+            self._start_at = self._clock.monotonic() + pause
             self.code = 0  # mended, unless the next one ends badly
         return pause
 
@@ -100,7 +101,7 @@ class Place:
 
     def snapshots(self, outboxes: Sequence[str]) -> list[Snapshot]:
         """What it last said; that it is silent, or not there, when that is so."""
-        silent = time.monotonic() - self._said_at
+        silent = self._clock.monotonic() - self._said_at
         if self._child is None or not self._said:
             why = "the process is being started"
             live = silent <= self._lease
@@ -118,11 +119,11 @@ class Place:
         for line in lines:
             try:
                 found = json.loads(line)
-            except ValueError:
+                self._said = [Snapshot.from_dict(one) for one in found["snapshots"]]
+            except (ValueError, KeyError, TypeError):
                 log.warning("relay process %d said what nobody understands: %r", self.process, line[:200])
                 continue
-            self._said = [Snapshot.from_dict(one) for one in found["snapshots"]]
-            self._said_at = time.monotonic()
+            self._said_at = self._clock.monotonic()
             self.report = found.get("report", self.report)
 
     def _let_go(self, child: subprocess.Popen[bytes]) -> None:

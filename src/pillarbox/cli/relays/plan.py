@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ...config import Config, of_outbox
+from ...errors import ConfigError
 from ...wiring import broker_url, database_url, dialect_name, new_relay_id
 
 DEFAULT: Final = "default"
@@ -33,12 +34,21 @@ def planned(config: Config, process: int | None = None, *, database_given: bool 
         chosen = [(DEFAULT, config, "")]
     else:
         chosen = [(name, of_outbox(config, name), f".{name}") for name in config.outboxes]
-    for _, one, _ in chosen:
-        dialect_name(database_url(one))
-        broker_url(one)
+    chosen = [(name, _checked(name, one), suffix) for name, one, suffix in chosen]
     # A name that was given belongs to all of them, and must still tell them apart.
     place = f".{process}" if process is not None and config.relay.id else ""
     return [Planned(number, name, _id(base, place + suffix), one) for name, one, suffix in chosen]
+
+
+def _checked(name: str, config: Config) -> Config:
+    """Complete, and listening only where that can be; among several outboxes the others may be of another kind."""
+    kind = dialect_name(database_url(config))
+    broker_url(config)
+    if not config.relay.listen or kind == "postgresql":
+        return config
+    if name == DEFAULT:
+        raise ConfigError(f"Only PostgreSQL can be listened to, not {kind}.", fix="Leave relay.listen (--listen) out.")
+    return config.model_copy(update={"relay": config.relay.model_copy(update={"listen": False})})
 
 
 def _id(base: str, suffix: str) -> str:

@@ -14,12 +14,14 @@ from typing import Any
 from ...errors import PillarboxError
 from ...masking import mask_whole_url
 from ...observe.lookout import Lookout
+from ...observe.metrics import NO_COUNTERS
 from ...observe.snapshot import Snapshot, not_running
 from ...ports import Backlog
 from ...store.backlog import backlog
 from ...store.wakeup import listening
 from ...wiring import broker_url, build_relay, database_url, open_tables
 from .plan import Planned
+from .pruning import Pruned, pruning
 from .restarts import Restarts
 
 log = logging.getLogger("pillarbox.relay")
@@ -34,7 +36,9 @@ class Unit:
         self._patient = patient
         self._restarts = Restarts()
         self._relay: Any = None
+        self._lock = threading.Lock()
         self._past: Counter[str] = Counter()
+        self._pruned = Pruned()
         self._why = "the relay has only begun"
         self._stop = threading.Event()
 
@@ -65,7 +69,7 @@ class Unit:
         relay, planned = self._relay, self.planned
         if relay is None:
             found = not_running(planned.process, planned.outbox, planned.relay_id, self._why, self._restarts.total)
-            return found._replace(counters=dict(self._past))
+            return found._replace(counters=self.counters())
         return Snapshot(
             planned.process,
             planned.outbox,
@@ -77,9 +81,12 @@ class Unit:
 
     def counters(self) -> dict[str, int]:
         """Since the process began, restarts included."""
-        now = Counter(self._past)
-        if self._relay is not None:
-            now.update(self._relay.stats.as_dict())
+        with self._lock:
+            now = Counter(self._past)
+            if self._relay is not None:
+                now.update(_counted(self._relay))
+        if self.planned.config.retention.by_relay:
+            now["pruned"] = self._pruned.events
         return dict(now)
 
     def left(self) -> int:
@@ -97,7 +104,7 @@ class Unit:
             )
             gc.freeze()  # what is loaded by now stays for good: the collector need not walk it batch after batch
             waking = listening(database_url(config), relay.nudge) if config.relay.listen else nullcontext()
-            with waking:
+            with waking, nullcontext() if until_empty else pruning(config, self._pruned):
                 relay.run(until_empty=until_empty)
 
     @contextmanager
@@ -109,9 +116,10 @@ class Unit:
         try:
             yield
         finally:
-            self._past.update(relay.stats.as_dict())
-            self._relay = None
             self._why = "the relay has ended"
+            with self._lock:  # whoever reads the counters sees them once, here or there
+                self._past.update(_counted(relay))
+                self._relay = None
 
     def _tell(self, error: Exception) -> None:
         where = f"outbox {self.planned.outbox}"
@@ -125,3 +133,7 @@ class Unit:
     def _look(self) -> Backlog:
         with open_tables(self.planned.config) as tables:
             return tables.read(backlog)
+
+
+def _counted(relay: Any) -> dict[str, int]:
+    return {name: value for name, value in relay.stats.as_dict().items() if name not in NO_COUNTERS}
