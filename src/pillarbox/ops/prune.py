@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine
 
 from .. import faultpoints
 from ..clock import Clock, SystemClock
-from ..errors import ArchiveFailed, DatabaseBusy, PillarboxError
+from ..errors import ArchiveFailed, DatabaseBusy
 from ..policy.retention import Keep, Pace, within_bytes
 from ..store.capabilities import detect
 from ..store.prune.alone import Turn, turn
@@ -121,7 +121,7 @@ class Pruner:
         except DatabaseBusy as error:
             log.info("the database is busy, pausing: %s", error.message)
             return Step(0, self._pace.after_conflict())
-        except PillarboxError:
+        except Exception:
             self._end()
             raise
 

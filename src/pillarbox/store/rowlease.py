@@ -85,6 +85,9 @@ class RowLeaseStore:
             return Claim(fence.token, ())
         wanted = Wanted(fence, self._lease, self._start, limit)
         rows = self._transactions.write(lambda connection: claiming.claim(connection, wanted))
+        if claiming.one_range and wanted.start and len(rows) < limit:
+            rest = wanted._replace(limit=limit - len(rows), below=wanted.start)
+            rows = [*rows, *self._transactions.write(lambda connection: claiming.claim(connection, rest))]
         self._start = _next_start(rows, limit)
         if not rows:
             return Claim(fence.token, ())

@@ -42,7 +42,9 @@ def test_a_business_insert_never_waits_for_a_claim(outbox: SqlOutbox, business: 
     outbox.add([event(key=f"key-{n}") for n in range(100)])
     with outbox.engine.connect() as relay:
         claiming = strategy(detect(relay).claim)
-        assert len(claiming.claim(relay, WANTED._replace(limit=limit, start=start))) == min(limit, 100)
+        wanted = WANTED._replace(limit=limit, start=start)
+        taken = len(claiming.claim(relay, wanted))
+        assert taken == min(limit, 100) or (claiming.one_range and 0 < taken < limit)
         with business.begin() as application:
             application.exec_driver_sql(one_second(outbox))
             write.insert(application, [write.row_of(event(key=f"new-{n}")) for n in range(100)])

@@ -16,12 +16,16 @@ from ..workrows import Fence
 
 
 class Wanted(NamedTuple):
-    """A claim as the relay asks for it. ``lease`` in seconds; ``start`` is the partition to begin at."""
+    """A claim as the relay asks for it. ``lease`` in seconds; ``start`` is the partition to begin at.
+
+    ``below``, for a strategy of ``one_range``: take from the partitions before this one instead.
+    """
 
     fence: Fence
     lease: float
     start: int
     limit: int
+    below: int | None = None
 
 
 WorkRow = tuple[int, int, int, int, int, int]
@@ -34,6 +38,11 @@ class ClaimStrategy(Protocol):
     @property
     def peek(self) -> Callable[[Connection], bool] | None:
         """A read that says False when there is surely nothing to claim; None where claiming locks out nobody."""
+        ...
+
+    @property
+    def one_range(self) -> bool:
+        """Whether a claim must take partitions from the start on and those before it in two transactions."""
         ...
 
     def claim(self, connection: Connection, wanted: Wanted) -> Sequence[WorkRow]:

@@ -1,7 +1,8 @@
 """MySQL 5.7 and MariaDB before 10.6, which lack SKIP LOCKED: one UPDATE sets owner and token, which then tell the rows.
 
-Relays that meet in one partition wait for each other for the length of a claim. The UPDATE passes over rows that are
-not committed yet (READ COMMITTED reads them semi-consistently), so an open business transaction holds up nobody.
+Relays that meet in one partition wait for each other for the length of a claim; so that they never wait in a circle, a
+transaction takes rows of one range, and what lies before the start is left to another one. The UPDATE passes over rows
+that are not committed yet (READ COMMITTED reads them semi-consistently): an open business transaction holds up nobody.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from sqlalchemy import Connection
 
 from ..raw import fetch
 from ..workrows.mysql import LATER, microseconds
-from . import Wanted, WorkRow, from_start_on
+from . import Wanted, WorkRow
 
 
 class CompareAndSetClaim:
     """Lease in key order, then read by owner and token."""
 
     peek = None
+    one_range = True
 
     def claim(self, connection: Connection, wanted: Wanted) -> Sequence[WorkRow]:
         def take(partitions: str, limit: int) -> Sequence[WorkRow]:
@@ -39,4 +41,6 @@ class CompareAndSetClaim:
                 tuple(wanted.fence),
             )
 
-        return from_start_on(wanted, take)
+        if wanted.below is not None:
+            return take(f"partition_no < {wanted.below:d}", wanted.limit)
+        return take(f"partition_no >= {wanted.start:d}", wanted.limit)

@@ -19,6 +19,7 @@ class PostgresClaim:
     """One statement; RETURNING has no order, so the rows are sorted here."""
 
     peek = None
+    one_range = False
 
     def claim(self, connection: Connection, wanted: Wanted) -> Sequence[WorkRow]:
         def take(partitions: str, limit: int) -> Sequence[WorkRow]:

@@ -15,6 +15,7 @@ class SkipLockedClaim:
     """Read and lock in key order, then lease the same rows by key."""
 
     peek = None
+    one_range = False
 
     def claim(self, connection: Connection, wanted: Wanted) -> Sequence[WorkRow]:
         def take(partitions: str, limit: int) -> Sequence[WorkRow]:

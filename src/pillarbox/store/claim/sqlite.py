@@ -17,6 +17,8 @@ from . import Wanted, WorkRow, from_start_on
 class SqliteClaim:
     """Works with every SQLite since 3.24: no RETURNING, no UPDATE … LIMIT."""
 
+    one_range = False
+
     def peek(self, connection: Connection) -> bool:
         found = connection.exec_driver_sql(f"SELECT 1 FROM outbox_ready WHERE leased_until <= {NOW} LIMIT 1")
         return found.first() is not None

@@ -12,7 +12,7 @@ from ...ports import EVERY_LANE
 from ..raw import fetch, in_parts
 from .bounds import Bounds
 from .events import Event, events
-from .lookups import LookUp
+from .lookups import LookUp, alone
 from .words import IDS_PER_STATEMENT, Words
 from .work import ENDED, UNFINISHED, quoted, with_work
 
@@ -89,16 +89,16 @@ def remove_parked(connection: Connection, words: Words, keys: Sequence[ParkedKey
 def _parked(connection: Connection, words: Words, ids: Sequence[int], bounds: Bounds) -> dict[int, set[ParkedKey]]:
     """The parked rows of those ids of which no parked row is too young."""
     old = f"CASE WHEN error_at <= '{bounds.dead_until}' THEN 1 ELSE 0 END"
-    by_state = LookUp(f"{_KEY}, {old}", "outbox_parked", ("state", "id"), "outbox_parked_state")
-    places = [(state, number) for state in sorted(ENDED) for number in sorted(set(ids))]
+    by_id = LookUp(f"{_KEY}, {old}", "outbox_parked", ("id",), "outbox_parked_state")
     found: dict[int, set[ParkedKey]] = defaultdict(set)
     young: set[int] = set()
-    for part in in_parts(places, _KEYS_PER_STATEMENT):
-        for *key, is_old in fetch(connection, by_state.sql(words, part)):
-            row = ParkedKey(*key)
-            found[row.id].add(row)
-            if not is_old:
-                young.add(row.id)
+    for part in in_parts(sorted(set(ids)), IDS_PER_STATEMENT):
+        for state in ENDED:
+            for *key, is_old in fetch(connection, by_id.sql(words, alone(part), also=f"state = '{state}'")):
+                row = ParkedKey(*key)
+                found[row.id].add(row)
+                if not is_old:
+                    young.add(row.id)
     return {number: rows for number, rows in found.items() if number not in young}
 
 

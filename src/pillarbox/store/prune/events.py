@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from ..raw import fetch, in_parts
+from .lookups import LookUp, alone
 from .words import IDS_PER_STATEMENT, Words
 
 
@@ -27,12 +28,9 @@ def events(connection: Connection, words: Words, ids: Sequence[int], *, lock: bo
     """
     found: list[Event] = []
     for part in in_parts(ids, IDS_PER_STATEMENT):
-        sql = (
-            f"SELECT id, more_destinations, {words.size} FROM outbox_event{words.by_key}"
-            f" WHERE {words.among(part)} ORDER BY id{words.lock if lock else ''}"
-        )
+        sql = LookUp(f"id, more_destinations, {words.size}", "outbox_event", ("id",)).sql(words, alone(part), lock=lock)
         found += [Event(number, destinations(more), size) for number, more, size in fetch(connection, sql)]
-    return found
+    return sorted(found)
 
 
 def existing(connection: Connection, words: Words, ids: Sequence[int]) -> set[int]:

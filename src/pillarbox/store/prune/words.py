@@ -9,14 +9,13 @@ from typing import Final
 from ..capabilities import Capabilities
 
 IDS_PER_STATEMENT: Final = 1_000
-"""Longer lists than about this make MySQL scan (range_optimizer_max_mem_size)."""
+"""Longer lists than about this make MySQL scan (range_optimizer_max_mem_size), and take long to parse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
     """A server's way to say it.
 
-    ``by_key``: without this hint MySQL scans a table that looks small, and waits for rows of others.
     ``lock``: rows that somebody else holds are passed over where the server can; else the engine's short lock time-out
     ends the wait, and the batch is tried later.
     """
@@ -27,14 +26,8 @@ class Words:
     size: str
     ago: str
 
-    def delete(self, table: str) -> str:
-        """The start of a DELETE by primary key. MySQL's takes a hint only in its multi-table form."""
-        if self.dialect == "mysql":
-            return f"DELETE t FROM {table} AS t FORCE INDEX (PRIMARY)"
-        return f"DELETE FROM {table}"
-
     def among(self, ids: Iterable[int], column: str = "id") -> str:
-        """A condition that holds for these ids, as look-ups by key."""
+        """A condition that holds for these ids; for reads without locks only, see :mod:`.lookups`."""
         listed = ",".join(f"{number:d}" for number in ids)
         if self.dialect == "postgresql":
             return f"{column} = ANY('{{{listed}}}'::bigint[])"
