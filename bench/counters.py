@@ -1,41 +1,31 @@
 """What the database itself counted, for one database or one account alone: other work on the server does not show.
 
-MySQL's performance schema counts rows per table and statements per account, so a measured process logs in under a name
-of its own. PostgreSQL counts per database. MariaDB without a performance schema, and SQLite, count nothing that could
-be told apart.
+MySQL's performance schema counts statements, and the rows they examined and changed, per account, so a measured process
+logs in under a name of its own. PostgreSQL counts per database. MariaDB without a performance schema, and SQLite, count
+nothing that could be told apart.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
-from sqlalchemy import Connection, Row, create_engine, make_url, text
+from sqlalchemy import Connection, create_engine, make_url, text
 
 Counts = Mapping[str, int]
 
-PG_TABLES = text(
-    "SELECT relname, n_tup_ins, n_tup_upd, n_tup_del, coalesce(idx_tup_fetch, 0) + seq_tup_read"
-    " FROM pg_stat_user_tables"
-)
+PG_TABLES = text("SELECT relname, n_tup_ins, n_tup_upd, n_tup_del, coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables")
 PG_DATABASE = text("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
-MYSQL_TABLES = text(
-    "SELECT object_name, count_insert, count_update, count_delete, count_fetch"
-    " FROM performance_schema.table_io_waits_summary_by_table WHERE object_schema = DATABASE()"
-)
-MYSQL_COMMITS = text(
-    "SELECT coalesce(sum(count_star), 0) FROM performance_schema.events_statements_summary_by_user_by_event_name"
-    " WHERE user = :user AND event_name = 'statement/sql/commit'"
-)
 MYSQL_STATEMENTS = text(
-    "SELECT coalesce(sum(count_star), 0) FROM performance_schema.events_statements_summary_by_user_by_event_name"
-    " WHERE user = :user AND event_name NOT IN ('statement/com/Ping', 'statement/com/Quit')"
+    "SELECT event_name, count_star, sum_rows_affected, sum_rows_examined"
+    " FROM performance_schema.events_statements_summary_by_user_by_event_name WHERE user = :user AND count_star > 0"
 )
-
-
+MYSQL_EVENTS_READ = text(
+    "SELECT coalesce(sum(count_fetch), 0) FROM performance_schema.table_io_waits_summary_by_table"
+    " WHERE object_schema = DATABASE() AND object_name = 'outbox_event'"
+)
 HOT_TABLE = "outbox_ready"
 
 
@@ -98,36 +88,46 @@ def difference(after: Counts, before: Counts) -> dict[str, int]:
 
 
 def per_event(counts: Counts, events: int) -> dict[str, float]:
-    """Of all tables; ``rows_examined`` of the hot table alone, without the look-up that begins each change of a row."""
+    """``rows_written`` of all tables; ``rows_examined`` of the hot table alone, by what reads it."""
     names = ("commits", "rows_written", "rows_inserted", "rows_updated", "rows_deleted", "rows_examined")
     return {name: round(counts[name] / events, 4) for name in names} if counts else {}
 
 
 def _postgres(connection: Connection) -> Counts:
-    tables = connection.execute(PG_TABLES).all()
+    tables = {name: tuple(map(int, counts)) for name, *counts in connection.execute(PG_TABLES)}
+    inserted, updated, deleted = (sum(counts[place] for counts in tables.values()) for place in range(3))
+    _, changed, gone, fetched = tables.get(HOT_TABLE, (0, 0, 0, 0))
     commits = int(connection.execute(PG_DATABASE).scalar_one())
-    return _summed(tables) | {"commits": commits, "statements": commits}
+    return {
+        "commits": commits,
+        "statements": commits,  # those of an idle relay are transactions of their own
+        "rows_inserted": inserted,
+        "rows_updated": updated,
+        "rows_deleted": deleted,
+        "rows_written": inserted + updated + deleted,
+        # A row is looked up again by its key to be deleted; by its address, that is not counted.
+        "rows_examined": max(fetched - gone - changed, min(fetched, gone)),
+    }
 
 
 def _mysql(connection: Connection, user: str) -> Counts:
     if not connection.exec_driver_sql("SELECT @@performance_schema").scalar_one():
         return {}
-    of_user = {"user": user}
-    return _summed(connection.execute(MYSQL_TABLES).all()) | {
-        "commits": int(connection.execute(MYSQL_COMMITS, of_user).scalar_one()),
-        "statements": int(connection.execute(MYSQL_STATEMENTS, of_user).scalar_one()),
-    }
+    found = {name: tuple(map(int, counts)) for name, *counts in connection.execute(MYSQL_STATEMENTS, {"user": user})}
 
+    def total(place: int, *kinds: str) -> int:
+        """Of these kinds of statement; a DELETE that names its table twice is counted as ``delete_multi``."""
+        return sum(counts[place] for name, counts in found.items() if name.removeprefix("statement/sql/") in kinds)
 
-def _summed(tables: Sequence[Row[Any]]) -> dict[str, int]:
-    """Rows of (table, inserted, updated, deleted, fetched)."""
-    rows = [(str(name), int(new), int(changed), int(gone), int(found)) for name, new, changed, gone, found in tables]
-    counts = [row[1:] for row in rows]
-    inserted, updated, deleted = (sum(row[place] for row in counts) for place in range(3))
+    inserted, updated = total(1, "insert", "insert_select", "replace"), total(1, "update", "update_multi")
+    deleted = total(1, "delete", "delete_multi")
     return {
+        "commits": total(0, "commit"),
+        "statements": sum(counts[0] for name, counts in found.items() if not name.startswith("statement/com/")),
         "rows_inserted": inserted,
         "rows_updated": updated,
         "rows_deleted": deleted,
         "rows_written": inserted + updated + deleted,
-        "rows_examined": sum(found - gone - changed for name, _, changed, gone, found in rows if name == HOT_TABLE),
+        # A query that joins work and events examines one of each.
+        "rows_examined": total(2, "select") - int(connection.execute(MYSQL_EVENTS_READ).scalar_one()),
     }
