@@ -3,11 +3,14 @@
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
 
-from pillarbox import Event, Outbox
+from pillarbox import Event, Outbox, Topic
+from pillarbox.embedded import EmbeddedLog
+from pillarbox.store.engines import relay_engine
 
 from .events import Shop
 from .processes import Cli
@@ -19,7 +22,7 @@ def sent(shop: Shop) -> int:
 
 
 def test_a_relay_that_listens_is_woken_long_before_it_would_have_polled(
-    cli: Cli, postgres_url: str, tmp_path: object
+    cli: Cli, postgres_url: str, tmp_path: Path
 ) -> None:
     shop = Shop.made(postgres_url, f"embedded:///{tmp_path}/log.db")
     slow = {"PILLARBOX_RELAY__POLL_MAX": "60", "PILLARBOX_RELAY__POLL_MIN": "60"}
@@ -64,3 +67,23 @@ def test_an_archive_that_cannot_be_loaded_is_said_at_the_start(cli: Cli, shop: S
     ended = cli.run("relay", env=env)
     assert ended.code == 3
     assert re.search("PB-051", ended.err)
+
+
+def test_each_event_goes_where_its_route_or_its_own_destination_says(cli: Cli, shop: Shop, tmp_path: Path) -> None:
+    engine = relay_engine(shop.database)
+    outbox = Outbox(bind=engine, routes={"order.created": "orders", "order.paid": ["orders", Topic("billing")]})
+
+    def event(kind: str, number: int) -> Event[dict[str, str]]:
+        return Event({}, type=kind, aggregate=("order", number))
+
+    with engine.begin() as connection:
+        for number in range(10):
+            outbox.add(connection, event("order.created", number))
+            outbox.add(connection, event("order.paid", number))
+            outbox.add(connection, event("order.created", number), to="audit")  # its own, instead of the route's
+            outbox.add(connection, event("order.noted", number), to=f"tenant-{number % 2}")
+    engine.dispose()
+    drained = cli.run("relay", "--until-empty", "--json", env=shop.env)
+    assert (drained.code, drained.json["sent"]) == (0, 50)
+    with EmbeddedLog(tmp_path / "log.db") as log:
+        assert log.topics() == {"orders": 20, "billing": 10, "audit": 10, "tenant-0": 5, "tenant-1": 5}

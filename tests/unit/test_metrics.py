@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from pillarbox.errors import DatabaseUnavailable
@@ -88,6 +89,14 @@ def test_each_metric_has_its_line_in_the_documentation(name: str) -> None:
 
 def test_no_line_describes_a_metric_that_is_gone() -> None:
     assert sorted(LINES) == sorted(names())
+
+
+def test_the_alerts_are_yaml_and_ask_for_metrics_that_exist() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL)
+    rules = [rule for group in yaml.safe_load(block)["groups"] for rule in group["rules"]]
+    asked = {name for rule in rules for name in re.findall(r"pillarbox_\w+", rule["expr"])}
+    assert len(rules) >= 5
+    assert asked <= set(names())
 
 
 def test_every_metric_that_is_exported_is_a_documented_one() -> None:
