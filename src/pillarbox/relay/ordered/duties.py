@@ -92,8 +92,10 @@ class Duties:
         staying = [one for one in self._estate if not one.leaving]
         mine = {one.number for one in staying}
         todo = share(fleet, me, mine)
-        longest = self._settings.lease / 3 if len(fleet.relays) <= 1 else LOOK_SECONDS
-        self._next["look"] = now + (LOOK_SECONDS if todo.take or todo.give else next_look(fleet, mine, longest))
+        calm = len(fleet.relays) <= 1 and not todo.take and not todo.give
+        # A dead relay's leases do not all end at once: each partition has its own, renewed when it was settled last.
+        longest = self._settings.lease / 3 if calm else LOOK_SECONDS
+        self._next["look"] = now + next_look(fleet, mine.union(todo.take), longest)
         for one in sorted(staying, key=lambda one: (one.busy, -one.number))[: todo.give]:
             one.leaving = True
         self.release_leaving()
