@@ -108,7 +108,7 @@ class RelayConfig(_Section):
     batch: Annotated[int, Field(ge=1, le=10_000)] = 2000
     max_bytes: Annotated[int, Field(ge=1_048_576)] = 33_554_432
     poll_min: Seconds = 0.005
-    poll_max: Seconds = 0.55
+    poll_max: Seconds = 0.56
     linger: Annotated[float, Field(ge=0, le=3600)] = 1.0
     late_commit: Seconds = 900.0
     due_interval: Seconds = 0.5

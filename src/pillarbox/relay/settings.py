@@ -32,7 +32,7 @@ class RelaySettings:
     batch: int = 2000
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     poll_min: float = 0.005
-    poll_max: float = 0.55
+    poll_max: float = 0.56
     due_interval: float = 0.5
     probe_interval: float = 1.0
     linger: float = 1.0

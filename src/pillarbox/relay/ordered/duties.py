@@ -34,7 +34,7 @@ class Duties:
         self._settings = settings
         self._stats = stats
         self._marks = LowMarks(store.writers, settings.late_commit)
-        self._next = dict.fromkeys(("look", "due", "holds", "marks", "sweep"), 0.0)
+        self._next = dict.fromkeys(("look", "idle look", "due", "holds", "marks", "sweep"), 0.0)
         self._relays_seen = 1
         self.entitled = 0
 
@@ -61,7 +61,7 @@ class Duties:
         if self._marks.waiting:
             self._move_marks(now)
         signs = self._store.signs(self.spans())
-        if signs.relays != self._relays_seen or now >= self._next["look"]:
+        if signs.relays != self._relays_seen or now >= self._next["idle look"]:
             self.look(now)
         if signs.due:
             self._move_due(now)
@@ -92,10 +92,12 @@ class Duties:
         staying = [one for one in self._estate if not one.leaving]
         mine = {one.number for one in staying}
         todo = share(fleet, me, mine)
-        calm = len(fleet.relays) <= 1 and not todo.take and not todo.give
         # A dead relay's leases do not all end at once: each partition has its own, renewed when it was settled last.
-        longest = self._settings.lease / 3 if calm else LOOK_SECONDS
-        self._next["look"] = now + next_look(fleet, mine.union(todo.take), longest)
+        owned_soon = mine.union(todo.take)
+        self._next["look"] = now + next_look(fleet, owned_soon, LOOK_SECONDS)
+        # Idle, new relays show in the signs: with its share complete, a relay waits for the first lease that could end.
+        complete = len(owned_soon) == self.entitled and not todo.take
+        self._next["idle look"] = now + next_look(fleet, owned_soon, SWEEP_SECONDS if complete else LOOK_SECONDS)
         for one in sorted(staying, key=lambda one: (one.busy, -one.number))[: todo.give]:
             one.leaving = True
         self.release_leaving()
@@ -150,7 +152,7 @@ class Duties:
             self._stats.partitions_lost += 1
             log.warning("partition %d (token %d) %s", tenure.partition_no, tenure.token, why)
             self._owned_changed()
-            self._next["look"] = 0.0
+            self._next["look"] = self._next["idle look"] = 0.0
 
     def _owned_changed(self) -> None:
         self._stats.partitions = len(self._estate)

@@ -36,6 +36,9 @@ def share(fleet: Fleet, me: str, mine: Collection[int]) -> Share:
 
 
 def next_look(fleet: Fleet, mine: Collection[int], longest: float) -> float:
-    """Seconds until the fleet is worth another look: when the first lease of another relay would end unrenewed."""
-    ends = [one.free_in for one in fleet.partitions if one.partition_no not in mine]
-    return min([longest, *(max(end, 0.0) + 0.05 for end in ends)])
+    """Seconds until the fleet is worth another look: when the first lease of another relay would end unrenewed.
+
+    What is free and not mine to take is looked at again after a second: who it is meant for may not come.
+    """
+    foreign = [one for one in fleet.partitions if one.partition_no not in mine]
+    return min([longest, *(1.0 if one.free else max(one.free_in, 0.0) + 0.05 for one in foreign)])
