@@ -2,7 +2,37 @@
 
 from __future__ import annotations
 
-from bench import add, beside, draining, history, idle, latency, memory, outage, parked, relays, steady, write
+from bench import (
+    add,
+    beside,
+    draining,
+    figures,
+    history,
+    idle,
+    latency,
+    memory,
+    outage,
+    parked,
+    record,
+    relays,
+    steady,
+    write,
+)
 
-COMMANDS = (draining, latency, idle, add, write, beside, history, relays, memory, parked, outage, steady)
+COMMANDS = (
+    draining,
+    latency,
+    idle,
+    add,
+    write,
+    beside,
+    history,
+    relays,
+    memory,
+    parked,
+    outage,
+    steady,
+    record,
+    figures,
+)
 """Modules with ``add_parser(commands)``, which sets ``run(options)`` and ``table(summary)``."""
