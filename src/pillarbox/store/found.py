@@ -5,7 +5,7 @@ Payloads up to INLINE bytes come with the row. Larger ones are fetched one by on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from ..event.message import Message
@@ -13,16 +13,23 @@ from ..ports import Delivery, OrphanWork, WorkKey
 
 INLINE: Final = 16_384
 
+Row = tuple[WorkKey, int, int, int, Message | None]
+"""What a Delivery consists of: key, lane, attempts, claims, message. The message is None for an orphan; its payload is
+None when it is still to be fetched."""
+
 
 class Found(NamedTuple):
-    """A work row. ``message`` is None for an orphan; its payload is None when it is still to be fetched."""
+    """Rows in order, and the size of each one's payload. ``whole``: nothing is missing and nothing is to be fetched."""
 
-    key: WorkKey
-    lane: int
-    attempts: int
-    claims: int
-    size: int
-    message: Message | None
+    rows: list[Row]
+    sizes: list[int]
+    whole: bool
+
+    def and_then(self, more: Found) -> Found:
+        """These rows and more behind them."""
+        if not self.rows:
+            return more
+        return Found(self.rows + more.rows, self.sizes + more.sizes, self.whole and more.whole)
 
 
 class Fitting(NamedTuple):
@@ -30,7 +37,7 @@ class Fitting(NamedTuple):
 
     deliveries: list[Delivery]
     orphans: list[OrphanWork]
-    left: list[Found]
+    left: list[Row]
     bytes: int
 
 
@@ -38,23 +45,35 @@ Fetch = Callable[[int], bytes | None]
 """The payload of the event with this row id; None when it is gone."""
 
 
-def fit(rows: Iterable[Found], budget: int, fetch: Fetch) -> Fitting:
+def fit(found: Found, budget: int, fetch: Fetch) -> Fitting:
     """Payloads of at most ``budget`` bytes in all, but always one delivery."""
+    total = sum(found.sizes)
+    if found.whole and total <= budget:
+        deliveries: Any = found.rows  # Delivery objects already
+        return Fitting(deliveries, [], [], total)
+    return _one_by_one(found, budget, fetch)._replace(bytes=total)
+
+
+def row_of(key: WorkKey, lane: int, attempts: int, claims: int, message: Message | None) -> Row:
+    """A Delivery, also where the message is missing; quicker than its constructor, which is the most of a read."""
+    row: Row = tuple.__new__(Delivery, (key, lane, attempts, claims, message))
+    return row
+
+
+def _one_by_one(found: Found, budget: int, fetch: Fetch) -> Fitting:
     fitting = Fitting([], [], [], 0)
-    deliveries, orphans, left = fitting.deliveries, fitting.orphans, fitting.left
-    spent = total = 0
-    for row in rows:
-        key, lane, attempts, claims, size, message = row
-        total += size
-        if left or (spent and spent + size > budget):
-            left.append(row)
+    spent = 0
+    for row, size in zip(found.rows, found.sizes, strict=True):
+        key, lane, attempts, claims, message = row
+        if fitting.left or (spent and spent + size > budget):
+            fitting.left.append(row)
             continue
         if message is not None and message.payload is None:
             payload: Any = fetch(key.id)
             message = None if payload is None else message._replace(payload=payload)
         if message is None:
-            orphans.append(OrphanWork(key, lane, attempts, claims))
+            fitting.orphans.append(OrphanWork(key, lane, attempts, claims))
             continue
         spent += size
-        deliveries.append(tuple.__new__(Delivery, (key, lane, attempts, claims, message)))
-    return fitting._replace(bytes=total)
+        fitting.deliveries.append(Delivery(key, lane, attempts, claims, message))
+    return fitting

@@ -6,7 +6,7 @@ What is beyond the claim's budget is left unread, for the store to give back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from ..event.message import Message
 from ..ports import Delivery, OrphanWork, WorkKey
 from .claim import WorkRow
-from .found import INLINE, Found, fit
+from .found import INLINE, Found, fit, row_of
 from .packed import SEPARATOR, packed, part_count
 from .packed import message_of as unpacked_message
 from .raw import fetch, in_parts, numbers
@@ -45,7 +45,7 @@ def read(connection: Connection, rows: Iterable[WorkRow], budget: int) -> Read:
     """Read what ``rows`` stand for, payloads of at most ``budget`` bytes in all (but always one delivery)."""
     rows = sorted(rows)
     fitting = fit(_found(connection, rows), budget, lambda number: payload_of(connection, number))
-    return Read(fitting.deliveries, fitting.orphans, [row.key for row in fitting.left])
+    return Read(fitting.deliveries, fitting.orphans, [key for key, *_ in fitting.left])
 
 
 def event_columns(table: str, payload: str) -> str:
@@ -122,16 +122,19 @@ def binary(connection: Connection) -> AbstractContextManager[None]:
     return binary_rows(connection)
 
 
-def _found(connection: Connection, rows: Sequence[WorkRow]) -> Iterator[Found]:
+def _found(connection: Connection, rows: Sequence[WorkRow]) -> Found:
     ids = [row[1] for row in rows]
     mysql = connection.dialect.name in {"mysql", "mariadb"}
     events = _packed_events(connection, ids) if mysql else _events(connection, ids)
     understand: _Understand = _unpacked if mysql else _plain
+    found = Found([], [], False)
     for partition_no, number, dest, lane, attempts, claims in rows:
         key = WorkKey(partition_no, number, dest)
         event = events.get(number)
         size, message = one(connection, key) if event is None else understand(event, dest)
-        yield Found(key, lane, attempts, claims, size, message)
+        found.rows.append(row_of(key, lane, attempts, claims, message))
+        found.sizes.append(size)
+    return found
 
 
 def _events(connection: Connection, ids: Sequence[int]) -> dict[int, Any]:
@@ -162,7 +165,7 @@ def _plain(event: Sequence[Any], dest: int) -> tuple[int, Message | None]:
 
 
 def _unpacked(parts: list[bytes], dest: int) -> tuple[int, Message | None]:
-    return unpacked_message(parts[1:], dest, INLINE)
+    return unpacked_message(parts[1:], dest)
 
 
 def _utc(moment: Any) -> datetime:

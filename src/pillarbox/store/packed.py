@@ -31,18 +31,20 @@ _COLUMNS: Final = (
 )
 
 Parts = list[bytes]
-"""A row taken apart: the caller's own columns first, then the event's, the payload last."""
+"""The event's parts of a row that was taken apart: the size of the payload where it is left out, the columns, the
+payload."""
 
 
 def packed(first: str, inline: int, unless: str = "") -> str:
     """SQL for one column: the columns ``first`` and event ``e``, its payload empty when longer than ``inline`` bytes.
 
-    ``unless`` is a condition under which the payload is left out and its length given as 0. Where the event is missing
-    the row has too few parts. NULL when all of it is larger than ``max_allowed_packet``.
+    ``unless`` is a condition under which the payload is left out as if it were empty. Where the event is missing the
+    row has too few parts. NULL when all of it is larger than ``max_allowed_packet``.
     """
-    size, payload = "LENGTH(e.payload)", f"IF(LENGTH(e.payload)<={inline:d},e.payload,'')"
+    size = f"IF(LENGTH(e.payload)<={inline:d},'',LENGTH(e.payload))"
+    payload = f"IF(LENGTH(e.payload)<={inline:d},e.payload,'')"
     if unless:
-        size, payload = f"IF({unless},IF(e.id IS NULL,NULL,0),{size})", f"IF({unless},'',{payload})"
+        size, payload = f"IF({unless},'',{size})", f"IF({unless},'',{payload})"
     return f"CONCAT_WS(X'FF',{first},{size},{','.join(_COLUMNS)},{payload})"
 
 
@@ -51,35 +53,37 @@ def part_count(first: int) -> int:
     return first + len(_COLUMNS) + 2
 
 
-def message_of(parts: Parts, dest: int, inline: int) -> tuple[int, Message | None]:
-    """Size of the payload, and the message; its payload is None when longer than ``inline``.
+def message_of(parts: Parts, dest: int) -> tuple[int, Message | None]:
+    """Size of the payload, and the message; its payload is None when it was left out.
 
-    ``parts`` without the caller's own. No message when the event has no such destination.
+    No message when the event has no such destination.
     """
     size, event_id, event_type, version, kind, aggregate, key, moment, headers, content, place, routing, more, body = (
         parts
     )
-    length = int(size)
+    payload = None if size else body
+    length = int(size) if size else len(body)
     destination, routing_key = place.decode(), None if routing == NULL else routing.decode()
     if dest:
         try:
             destination, routing_key = json.loads(more)[dest - 1]
         except (ValueError, IndexError, TypeError):
             return length, None
-    return length, tuple.__new__(
+    message: Message = tuple.__new__(
         Message,
         (
             event_id.decode(),
             event_type.decode(),
-            int(version),
+            1 if version == b"1" else int(version),
             None if kind == NULL else kind.decode(),
             None if aggregate == NULL else aggregate.decode(),
             None if key == NULL else key.decode(),
             datetime.fromisoformat(f"{moment.decode()}+00:00"),
             None if headers == NULL else headers.decode(),
             content.decode(),
-            body if length <= inline else None,
+            payload,
             destination,
             routing_key,
         ),
     )
+    return length, message

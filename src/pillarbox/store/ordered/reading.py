@@ -55,11 +55,11 @@ class Reader:
         at_most, spans = self._at_most(limit, budget), sorted(spans)
         if not spans or at_most < 1:
             return Reading((), (), False)
-        found: list[Found] = []
+        found = Found([], [], True)
         for together in [spans] if self._one_statement else [[span] for span in spans]:
-            source, parameters = self._spans.source(together, at_most - len(found), self._owner)
-            found += self._rows.read(connection, source, parameters, bare)
-            if len(found) >= at_most:
+            source, parameters = self._spans.source(together, at_most - len(found.rows), self._owner)
+            found = found.and_then(self._rows.read(connection, source, parameters, bare))
+            if len(found.rows) >= at_most:
                 break
         return self._reading(connection, found, at_most, budget)
 
@@ -81,17 +81,17 @@ class Reader:
         reading = self._reading(connection, found, at_most, budget)
         if stream.lane == EVERY_LANE:
             taken = len(reading.deliveries) + len(reading.orphans)
-            self._last = {stream: (found[taken - 1].key, found[taken - 1].lane)} if taken else {}
+            self._last = {stream: found.rows[taken - 1][:2]} if taken else {}
         return reading
 
     def _at_most(self, limit: int, budget: int) -> int:
         return min(limit, max(1, int(budget / max(self._mean, 1.0) * 1.25)))
 
-    def _reading(self, connection: Connection, found: list[Found], at_most: int, budget: int) -> Reading:
+    def _reading(self, connection: Connection, found: Found, at_most: int, budget: int) -> Reading:
         fitting = fit(found, budget, lambda number: messages.payload_of(connection, number))
-        if found:
-            self._mean = max(fitting.bytes / len(found), self._mean / 4)
-        return Reading(fitting.deliveries, fitting.orphans, bool(fitting.left) or len(found) >= at_most)
+        if found.rows:
+            self._mean = max(fitting.bytes / len(found.rows), self._mean / 4)
+        return Reading(fitting.deliveries, fitting.orphans, bool(fitting.left) or len(found.rows) >= at_most)
 
     def _source_of_stream(self, stream: Stream, after: WorkKey | None) -> str:
         """A range of the primary key (partition_no, lane, id, dest)."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
 from ...event.message import Message
-from ...ports import WorkKey
+from ...ports import Delivery, WorkKey
 from .. import messages
-from ..found import INLINE, Found
+from ..found import INLINE, Found, Row, row_of
 from ..packed import SEPARATOR, message_of, packed, part_count
 from ..raw import fetch
 
@@ -21,9 +21,7 @@ _WORK_COLUMNS = 6
 class Rows(Protocol):
     """How work rows and their events are read."""
 
-    def read(
-        self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]
-    ) -> list[Found]:
+    def read(self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]) -> Found:
         """Run the query ``SELECT (columns) FROM source``, where ``r`` is the work row and ``e`` its event, if there.
 
         ``bare`` lanes come without payload, as if it were empty.
@@ -37,9 +35,7 @@ class PlainRows:
     def __init__(self, dialect: str) -> None:
         self._length = {"postgresql": "octet_length", "sqlite": "length"}[dialect]
 
-    def read(
-        self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]
-    ) -> list[Found]:
+    def read(self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]) -> Found:
         """See Rows.read."""
         size = f"{self._length}(e.payload)"
         payload = f"CASE WHEN {size} <= {INLINE} THEN e.payload END"
@@ -49,10 +45,10 @@ class PlainRows:
         sql = f"SELECT {_WORK}, {size}, {messages.event_columns('e', payload)} FROM {source}"
         with messages.binary(connection):
             rows = fetch(connection, sql, parameters)
-        return [_plain(row) for row in rows]
+        return _found(_plain(row) for row in rows)
 
 
-def _plain(row: Sequence[Any]) -> Found:
+def _plain(row: Sequence[Any]) -> tuple[Row, int]:
     partition_no, number, dest, lane, attempts, claims, size, *event = row
     key = tuple.__new__(WorkKey, (partition_no, number, dest))
     message: Message | None = None
@@ -60,44 +56,56 @@ def _plain(row: Sequence[Any]) -> Found:
         message = messages.message_of(event, dest)
     if message is not None and message.payload is None and size == 0:
         message = message._replace(payload=b"")
-    return tuple.__new__(Found, (key, lane, attempts, claims, size or 0, message))
+    return tuple.__new__(Delivery, (key, lane, attempts, claims, message)), size or 0
 
 
 class PackedRows:
     """MySQL and MariaDB: one column for each row."""
 
-    def read(
-        self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]
-    ) -> list[Found]:
+    def read(self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]) -> Found:
         """See Rows.read."""
         held = f"r.lane IN ({','.join(str(int(lane)) for lane in bare)})" if bare else ""
         column = packed(_WORK, INLINE, held)
         rows = fetch(connection, f"SELECT STRAIGHT_JOIN {column} FROM {source}", parameters)
         try:
-            return [_unpacked(row[0]) for row in rows]
+            return _found(_unpacked(row) for (row,) in rows)
         except AttributeError:  # a NULL: some event is larger than max_allowed_packet as one column
-            return list(self._one_by_one(connection, source, parameters, bare))
+            return _found(self._one_by_one(connection, source, parameters, bare))
 
     def _one_by_one(
         self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]
-    ) -> Iterable[Found]:
+    ) -> Iterator[tuple[Row, int]]:
         for row in fetch(connection, f"SELECT STRAIGHT_JOIN {_WORK} FROM {source}", parameters):
             key, (lane, attempts, claims) = WorkKey(*row[:3]), row[3:]
             size, message = messages.one(connection, key)
             if message is not None and lane in bare:
                 size, message = 0, message._replace(payload=b"")
-            yield Found(key, lane, attempts, claims, size, message)
+            yield row_of(key, lane, attempts, claims, message), size
 
 
-def _unpacked(row: bytes) -> Found:
+def _unpacked(row: bytes) -> tuple[Row, int]:
     parts = row.split(SEPARATOR, _PARTS - 1)
-    dest = int(parts[2])
-    size, message = message_of(parts[_WORK_COLUMNS:], dest, INLINE) if len(parts) == _PARTS else (0, None)
-    key = tuple.__new__(WorkKey, (int(parts[0]), int(parts[1]), dest))
-    return tuple.__new__(Found, (key, int(parts[3]), int(parts[4]), int(parts[5]), size, message))
+    number, event, dest, lane, attempts, claims = parts[:_WORK_COLUMNS]
+    place = 0 if dest == _ZERO else int(dest)
+    size, message = message_of(parts[_WORK_COLUMNS:], place) if len(parts) == _PARTS else (0, None)
+    key = tuple.__new__(WorkKey, (int(number), int(event), place))
+    # Nearly always 0, and comparing is quicker than int().
+    failed, taken = 0 if attempts == _ZERO else int(attempts), 0 if claims == _ZERO else int(claims)
+    return tuple.__new__(Delivery, (key, int(lane), failed, taken, message)), size
 
 
 _PARTS = part_count(_WORK_COLUMNS)
+_ZERO = b"0"
+
+
+def _found(pairs: Iterable[tuple[Row, int]]) -> Found:
+    rows: list[Row] = []
+    sizes: list[int] = []
+    for row, size in pairs:
+        rows.append(row)
+        sizes.append(size)
+    whole = all(row[4] is not None and row[4].payload is not None for row in rows)
+    return Found(rows, sizes, whole)
 
 
 def rows_of(dialect: str) -> Rows:
