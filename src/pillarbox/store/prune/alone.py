@@ -7,12 +7,15 @@ the pruner a direct connection there). SQLite: a lock on a file beside the datab
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Final, Protocol
 
 from sqlalchemy import Connection, Engine, exc
 
 from ..raw import fetch
+
+log = logging.getLogger("pillarbox.prune")
 
 _NUMBER: Final = 0x70696C6C617263  # the number after that of `init`
 _NAME: Final = "CONCAT('pillarbox.prune.', LEFT(SHA2(DATABASE(), 256), 40))"  # server-wide and at most 64 characters
@@ -35,15 +38,18 @@ def turn(engine: Engine) -> Turn:
     if engine.dialect.name == "sqlite":
         return FileTurn(f"{engine.url.database}-prune")
     if engine.dialect.name == "postgresql":
-        return SessionTurn(engine, f"SELECT pg_try_advisory_lock({_NUMBER})", "SELECT true")
-    return SessionTurn(engine, f"SELECT GET_LOCK({_NAME}, 0)", f"SELECT IS_USED_LOCK({_NAME}) = CONNECTION_ID()")
+        unlock = f"SELECT pg_advisory_unlock({_NUMBER})"
+        return SessionTurn(engine, f"SELECT pg_try_advisory_lock({_NUMBER})", "SELECT true", unlock)
+    still = f"SELECT IS_USED_LOCK({_NAME}) = CONNECTION_ID()"
+    return SessionTurn(engine, f"SELECT GET_LOCK({_NAME}, 0)", still, f"SELECT RELEASE_LOCK({_NAME})")
 
 
 class SessionTurn:
     """A lock of a session, on a connection that does nothing else. Closing that connection ends the lock."""
 
-    def __init__(self, engine: Engine, take: str, still: str) -> None:
+    def __init__(self, engine: Engine, take: str, still: str, unlock: str) -> None:
         self._engine = engine
+        self._unlock = unlock
         self._take = take
         self._still = still
         self._connection: Connection | None = None
@@ -66,10 +72,16 @@ class SessionTurn:
         return taken
 
     def leave(self) -> None:
-        if self._connection is not None:
-            self._connection.invalidate()  # closed, not pooled: a pooled session would keep the lock
-            self._connection.close()
-            self._connection = None
+        if self._connection is None:
+            return
+        connection, self._connection = self._connection, None
+        try:
+            fetch(connection, self._unlock)  # the next one need not wait until the server notices the end
+        except exc.DBAPIError as error:
+            log.debug("the lock ends with its connection: %s", error)
+        finally:
+            connection.invalidate()  # closed, not pooled: a pooled session might keep the lock
+            connection.close()
 
 
 class FileTurn:

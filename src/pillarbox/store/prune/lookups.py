@@ -39,7 +39,7 @@ class LookUp:
         return f"SELECT {self.columns} {self._joined(keys)} WHERE {also}{locking}"
 
     def delete(self, words: Words, keys: Sequence[Key]) -> str:
-        """A DELETE of the rows with these keys; on PostgreSQL of all rows of these ids, where the key begins with one."""
+        """A DELETE of the rows with these keys; on PostgreSQL of all rows of these ids, if the key begins with one."""
         if words.dialect == "postgresql" and self.key[0] in ("id", "seq"):
             # Not by ctid: events and receipts may be partitioned, and a ctid names a row in every partition.
             return f"DELETE FROM {self.table} WHERE {words.among(sorted({key[0] for key in keys}), self.key[0])}"
