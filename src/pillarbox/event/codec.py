@@ -16,6 +16,7 @@ import msgspec
 from ..errors import CannotDecode, InvalidEvent, NotSerialisable
 
 JSON = "application/json"
+_UTC_TEXT: Final = "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ"
 T = TypeVar("T")
 
 _WRITTEN_HERE: Final = (Decimal, datetime)
@@ -122,4 +123,14 @@ def _reason(error: Exception) -> str:
 
 def as_utc_text(moment: datetime) -> str:
     """RFC 3339 in UTC with microseconds, e.g. ``2026-01-31T12:00:00.000001Z``: the form on the wire."""
+    if moment.tzinfo is UTC:  # as isoformat would, in half the time: each published event pays for it
+        return _UTC_TEXT % (
+            moment.year,
+            moment.month,
+            moment.day,
+            moment.hour,
+            moment.minute,
+            moment.second,
+            moment.microsecond,
+        )
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -45,19 +45,20 @@ class Message(NamedTuple):
 
 def to_headers(message: Message) -> list[tuple[str, str]]:
     """The headers a publisher sends; a field that is None has no header."""
+    event_id, event_type, version, aggregate_type, aggregate_id, _, occurred_at, own, content_type, *_ = message
     found = [
-        (ID, message.event_id),
-        (TYPE, message.event_type),
-        (VERSION, str(message.schema_version)),
-        (OCCURRED_AT, as_utc_text(message.occurred_at)),
-        (CONTENT_TYPE, message.content_type),
+        (ID, event_id),
+        (TYPE, event_type),
+        (VERSION, str(version)),
+        (OCCURRED_AT, as_utc_text(occurred_at)),
+        (CONTENT_TYPE, content_type),
     ]
-    if message.aggregate_type is not None:
-        found.append((AGGREGATE_TYPE, message.aggregate_type))
-    if message.aggregate_id is not None:
-        found.append((AGGREGATE_ID, message.aggregate_id))
-    if message.headers is not None:
-        found.extend(json.loads(message.headers).items())
+    if aggregate_type is not None:
+        found.append((AGGREGATE_TYPE, aggregate_type))
+    if aggregate_id is not None:
+        found.append((AGGREGATE_ID, aggregate_id))
+    if own is not None:
+        found.extend(json.loads(own).items())
     return found
 
 

@@ -36,6 +36,7 @@ class OrderedFlight:
         self._until = until
         self._hopeless = hopeless
         self._gate = Gate()
+        self._largest = max(len(message.payload) for message in flight.messages)
         self._again: set[int] = set()  # failed, though another message was to blame
         self._too_large: dict[str, int] = {}  # by topic, the smallest payload that was refused for its size
 
@@ -77,7 +78,7 @@ class OrderedFlight:
     def _split(self, todo: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """What can go pipelined, and what has to go alone once all before it in its stream is there."""
         flight, most, first = self._flight, self._client.queue_bytes // 2, self._unprimed()
-        if not (first or self._gate or self._too_large) and all(len(flight.messages[i].payload) < most for i in todo):
+        if not (first or self._gate or self._too_large) and self._largest < most:
             return todo, ()
         bulk: list[int] = []
         suspects: list[int] = []
