@@ -92,14 +92,16 @@ def one_round(options: argparse.Namespace, way: Way) -> dict[str, float]:
         feeder.ask("go")
         with started("asking", clients | {"seconds": WARM_UP}) as warm:
             warm.ask("go", 60)
-        before = _arrived(broker)
+        before, cpu = _arrived(broker), app.ask("cpu")["cpu"]
         with started("asking", clients) as asking:
             took = sorted(asking.ask("go", options.seconds + 60))
         sent = (_arrived(broker) - before) / options.seconds
+        cpu = (app.ask("cpu")["cpu"] - cpu) / options.seconds
         feeder.end()
+        app.end()
         if relay:
             relay.end()
-        return _figures(took) | {"sent_per_second": round(sent)}
+        return _figures(took) | {"sent_per_second": round(sent), "application_cpu": round(cpu, 3)}
 
 
 def _relay(children: ExitStack, way: Way, place: dict[str, Any]) -> Child | None:
@@ -126,9 +128,9 @@ def as_table(summary: dict[str, Any]) -> str:
         f"{summary['database']} -> {summary['broker']}, {summary['requests_per_second']} requests/s beside"
         f" {summary['events_per_second']} events/s, ms"
     )
-    lines = [head, f"{'':12} {'p50':>8} {'p95':>8} {'p99':>8} {'events/s':>9}"]
+    lines = [head, f"{'':12} {'p50':>8} {'p95':>8} {'p99':>8} {'events/s':>9} {'CPU of app':>10}"]
     for way, found in summary["milliseconds"].items():
         figures = " ".join(f"{found[name]:>8.2f}" for name in ("p50", "p95", "p99"))
-        lines.append(f"{way:12} {figures} {found['sent_per_second']:>9.0f}")
+        lines.append(f"{way:12} {figures} {found['sent_per_second']:>9.0f} {found['application_cpu']:>10.2f}")
     ratios = (f"{way} p50 {found['p50']:.2f} p99 {found['p99']:.2f}" for way, found in summary["ratio"].items())
     return "\n".join([*lines, "ratio to control: " + ", ".join(ratios)])
