@@ -93,7 +93,7 @@ class Settling:
         do.delete(connection, READY, sorted(ready))
         do.delete(connection, PARKED, sorted(parked))
         do.park(connection, [*filter(there.ready_row, ours.aside), *filter(there.parked_aside, ours.aside_parked)])
-        new = [one for one in ours.receipts() if (one.id, one.dest) not in before]
+        new = [one for one in ours.receipts() if one[:2] not in before]
         do.add_receipts(connection, self.owner, new, again=True)
         kept = freeing.free(connection, do, ours.freed)
         return _report(ours, there, before, lost, kept)
@@ -194,8 +194,8 @@ class _Round:
 
     def receipts(self) -> list[Receipt]:
         tokens = {one.tenure.partition_no: one.tenure.token for one in self.progress}
-        found = [Receipt(key[1], key[2], tokens[key[0]], p, o) for key, p, o in self.sent]
-        found += [Receipt(key[1], key[2], tokens[key[0]], p, o) for key, _, p, o in self.sent_parked]
+        found: list[Receipt] = [(i, d, tokens[n], p, o) for (n, i, d), p, o in self.sent]
+        found += [(i, d, tokens[n], p, o) for (n, i, d), _, p, o in self.sent_parked]
         return found
 
     def without(self, lost: set[int]) -> _Round:

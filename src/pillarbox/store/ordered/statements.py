@@ -29,14 +29,8 @@ LANES: Final = Keyed("outbox_lane", ("partition_no", "lane", "target"))
 Key = tuple[int, ...]
 
 
-class Receipt(NamedTuple):
-    """A row of outbox_receipt, as far as rows differ."""
-
-    id: int
-    dest: int
-    token: int
-    partition: int | None
-    offset: int | None
+Receipt = tuple[int, int, int, int | None, int | None]
+"""A row of outbox_receipt, as far as rows differ: id, dest, token, broker partition and offset."""
 
 
 class Renewal(NamedTuple):
