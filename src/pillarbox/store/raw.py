@@ -25,5 +25,8 @@ def in_parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def numbers(values: Iterable[int | None]) -> str:
-    """A PostgreSQL array literal; cheaper than a list, of which the driver looks at every element."""
-    return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
+    """A PostgreSQL array literal; cheaper than a list, of which the driver looks at every element.
+
+    Made from the list's own text, which is the quickest way there: numbers only, so that no word but None is in it.
+    """
+    return "{" + str([*values])[1:-1].replace("None", "NULL") + "}"

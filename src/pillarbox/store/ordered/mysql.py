@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from ...ports import Aside, Hold, Progress
+from ...ports import Aside, Hold, Progress, Sent
 from ..raw import fetch, in_parts
 from ..workrows.mysql import LATER, RECEIPT_AGAIN, microseconds, named
 from .ownership import lease_ms
@@ -111,12 +111,7 @@ class MysqlStatements(MysqlSpans):
             )
 
     def settle_sent(
-        self,
-        connection: Connection,
-        renewal: Renewal,
-        progress: Sequence[Progress],
-        keys: Sequence[Key],
-        receipts: Sequence[Receipt],
+        self, connection: Connection, renewal: Renewal, progress: Sequence[Progress], sent: Sequence[Sent]
     ) -> bool:
         """No statement of MySQL both deletes and inserts."""
         return False

@@ -11,12 +11,12 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from ...ports import Aside, Hold, Progress
+from ...ports import Aside, Hold, Progress, Sent
 from ..raw import fetch, numbers
 from ..workrows.postgres import RECEIPT_AGAIN
 from .ownership import lease_ms
 from .reading import PostgresSpans
-from .statements import READY, Key, Keyed, Receipt, Renewal
+from .statements import Key, Keyed, Receipt, Renewal
 
 _DUE: Final = "clock_timestamp() + k.due * interval '1 second'"
 _ADVANCE: Final = (
@@ -46,8 +46,15 @@ def _at(keyed: Keyed) -> str:
 
 # All or nothing: unless as many partitions and rows were ours as expected, the condition divides by zero.
 _SETTLE_SENT: Final = (
-    f"WITH mine AS ({_ADVANCE} RETURNING 1), gone AS (DELETE FROM outbox_ready WHERE {_at(READY)} RETURNING 1)"
-    f" {_RECEIPTS} WHERE 1 / ((SELECT count(*) FROM mine) = %s AND (SELECT count(*) FROM gone) = %s)::int = 1"
+    "WITH k AS MATERIALIZED (SELECT *"
+    " FROM unnest(%s::smallint[], %s::bigint[], %s::smallint[], %s::int[], %s::bigint[])"
+    f" AS k(partition_no, id, dest, p, o)), mine AS ({_ADVANCE} RETURNING 1),"
+    " gone AS (DELETE FROM outbox_ready WHERE ctid = ANY(ARRAY(SELECT found.ctid FROM k CROSS JOIN LATERAL"
+    " (SELECT r.ctid FROM outbox_ready r WHERE r.partition_no = k.partition_no AND r.id = k.id AND r.dest = k.dest"
+    " OFFSET 0) AS found)) RETURNING 1)"
+    " INSERT INTO outbox_receipt (id, dest, sent_at, relay, token, broker_partition, broker_offset)"
+    " SELECT k.id, k.dest, clock_timestamp(), %s, (%s::bigint[])[k.partition_no + 1], k.p, k.o FROM k"
+    " WHERE 1 / ((SELECT count(*) FROM mine) = %s AND (SELECT count(*) FROM gone) = %s)::int = 1"
 )
 
 
@@ -124,21 +131,22 @@ class PostgresStatements(PostgresSpans):
         )
 
     def settle_sent(
-        self,
-        connection: Connection,
-        renewal: Renewal,
-        progress: Sequence[Progress],
-        keys: Sequence[Key],
-        receipts: Sequence[Receipt],
+        self, connection: Connection, renewal: Renewal, progress: Sequence[Progress], sent: Sequence[Sent]
     ) -> bool:
         """One statement, one commit, one round trip."""
+        keys, partitions, offsets = zip(*sent, strict=True)
+        tokens = [0] * (max(one.tenure.partition_no for one in progress) + 1)
+        for tenure, *_ in progress:
+            tokens[tenure.partition_no] = tenure.token
         parameters = (
-            *_advance(renewal, progress),
             *_arrays(keys),
+            numbers(partitions),
+            numbers(offsets),
+            *_advance(renewal, progress),
             renewal.owner,
-            *_arrays(receipts),
+            numbers(tokens),
             len(progress),
-            len(keys),
+            len(sent),
         )
         connection.exec_driver_sql(_SETTLE_SENT, parameters)
         return True

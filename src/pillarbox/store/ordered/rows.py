@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
-from ...event.message import Message
 from ...ports import Delivery, WorkKey
 from .. import messages
 from ..found import INLINE, Found, Row, row_of
@@ -34,14 +33,17 @@ class PlainRows:
 
     def __init__(self, dialect: str) -> None:
         self._length = {"postgresql": "octet_length", "sqlite": "length"}[dialect]
+        self._nothing = {"postgresql": "''::bytea", "sqlite": "X''"}[dialect]
 
     def read(self, connection: Connection, source: str, parameters: tuple[Any, ...], bare: Collection[int]) -> Found:
         """See Rows.read."""
-        size = f"{self._length}(e.payload)"
-        payload = f"CASE WHEN {size} <= {INLINE} THEN e.payload END"
+        length = f"{self._length}(e.payload)"
+        size = f"CASE WHEN {length} > {INLINE} THEN {length} END"  # of what is left out
+        payload = f"CASE WHEN {length} <= {INLINE} THEN e.payload END"
         if bare:
             held = f"r.lane IN ({','.join(str(int(lane)) for lane in bare)})"
-            size, payload = f"CASE WHEN {held} THEN 0 ELSE {size} END", f"CASE WHEN NOT {held} THEN {payload} END"
+            size = f"CASE WHEN NOT {held} THEN {size} END"
+            payload = f"CASE WHEN {held} THEN {self._nothing} ELSE {payload} END"
         sql = f"SELECT {_WORK}, {size}, {messages.event_columns('e', payload)} FROM {source}"
         with messages.binary(connection):
             rows = fetch(connection, sql, parameters)
@@ -50,13 +52,11 @@ class PlainRows:
 
 def _plain(row: Sequence[Any]) -> tuple[Row, int]:
     partition_no, number, dest, lane, attempts, claims, size, *event = row
+    message = None if event[0] is None else messages.message_of(event, dest)
+    if size is None:
+        size = 0 if message is None else len(message.payload)
     key = tuple.__new__(WorkKey, (partition_no, number, dest))
-    message: Message | None = None
-    if event[0] is not None:
-        message = messages.message_of(event, dest)
-    if message is not None and message.payload is None and size == 0:
-        message = message._replace(payload=b"")
-    return tuple.__new__(Delivery, (key, lane, attempts, claims, message)), size or 0
+    return tuple.__new__(Delivery, (key, lane, attempts, claims, message)), size
 
 
 class PackedRows:

@@ -64,8 +64,7 @@ class Settling:
         return Renewal(self.owner, self.lease)
 
     def _in_one_statement(self, connection: Connection, round_: _Round) -> bool:
-        keys = [one.key for one in round_.sent]
-        return self.statements.settle_sent(connection, self._renewal, round_.progress, keys, round_.receipts())
+        return self.statements.settle_sent(connection, self._renewal, round_.progress, round_.sent)
 
     def _all(self, connection: Connection, round_: _Round) -> OrderedSettled:
         do = self.statements

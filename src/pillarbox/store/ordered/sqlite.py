@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from ...ports import Aside, Hold, Progress
+from ...ports import Aside, Hold, Progress, Sent
 from ..workrows.sqlite import LATER, NOW, RECEIPT_AGAIN, later
 from .ownership import lease_ms
 from .reading import SqliteSpans
@@ -77,12 +77,7 @@ class SqliteStatements(SqliteSpans):
         _each(connection, sql, values)
 
     def settle_sent(
-        self,
-        connection: Connection,
-        renewal: Renewal,
-        progress: Sequence[Progress],
-        keys: Sequence[Key],
-        receipts: Sequence[Receipt],
+        self, connection: Connection, renewal: Renewal, progress: Sequence[Progress], sent: Sequence[Sent]
     ) -> bool:
         """Nothing to save."""
         return False

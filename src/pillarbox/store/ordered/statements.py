@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from sqlalchemy import Connection
 
 from ...errors import BadUrl
-from ...ports import Aside, Hold, Progress
+from ...ports import Aside, Hold, Progress, Sent
 from .reading import Spans
 
 
@@ -68,12 +68,7 @@ class Statements(Spans, Protocol):
         ...
 
     def settle_sent(
-        self,
-        connection: Connection,
-        renewal: Renewal,
-        progress: Sequence[Progress],
-        keys: Sequence[Key],
-        receipts: Sequence[Receipt],
+        self, connection: Connection, renewal: Renewal, progress: Sequence[Progress], sent: Sequence[Sent]
     ) -> bool:
         """All of a round in which everything was sent, in one statement that commits by itself.
 
