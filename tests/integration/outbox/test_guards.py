@@ -211,7 +211,7 @@ def test_tables_of_another_version_or_hash_are_refused_and_the_check_runs_once(d
             known.add(connection, order_created(new_name()), to="orders")
             with pytest.raises(SchemaMismatch, match=r"PB-007.*99"):
                 Outbox().add(connection, order_created("x"), to="orders")
-            connection.execute(text("UPDATE outbox_meta SET schema_version = 1, hash_name = 'crc'"))
+            connection.execute(text("UPDATE outbox_meta SET schema_version = 2, hash_name = 'crc'"))
             with pytest.raises(SchemaMismatch, match="crc"):
                 Outbox().add(connection, order_created("x"), to="orders")
 

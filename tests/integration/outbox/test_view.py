@@ -29,7 +29,8 @@ def test_each_state_is_shown_with_its_facts(database_url: str) -> None:
     with installed(database_url) as engine:
         soon, outbox = SOON[engine.dialect.name], Outbox(engine)
         with engine.begin() as connection:
-            for name in ("pending", "processing", "retry", "dead", "sent", "orphan"):
+            parked = {"retry": soon, "scheduled": soon, "held": "NULL", "dead": "NULL", "buried": "NULL"}
+            for name in ("pending", "processing", *parked, "sent", "orphan"):
                 outbox.add(connection, Event({"é": name}, type=name, aggregate=("order", name)), to="orders")
 
             def change(sql: str, name: str) -> None:
@@ -47,21 +48,22 @@ def test_each_state_is_shown_with_its_facts(database_url: str) -> None:
                 f"SELECT id, 0, {soon}, 'relay-1', 9, 4, 5000000000 FROM outbox_ready WHERE {{of}}"
             )
             change(held, "processing")
-            change(park.replace("{state}", "RETRY").replace("{due}", soon), "retry")
-            change(park.replace("{state}", "DEAD").replace("{due}", "NULL"), "dead")
+            for state, due in parked.items():
+                change(park.replace("{state}", state.upper()).replace("{due}", due), state)
             change(receipt, "sent")
-            for gone in ("retry", "dead", "sent", "orphan"):
+            for gone in (*parked, "sent", "orphan"):
                 change("DELETE FROM outbox_ready WHERE {of}", gone)
 
         found = {row["event_type"]: row for row in rows(engine, "aggregate_type = 'order'")}
         assert {name: row["status"] for name, row in found.items()} == {name: name.upper() for name in found}
-        assert len(found) == 6
+        assert len(found) == 9
         assert (found["processing"]["locked_by"], found["processing"]["retry_count"]) == ("relay-1", 2)
         assert found["processing"]["locked_until"] is not None
         assert (found["pending"]["locked_by"], found["pending"]["locked_until"]) == (None, None)
         assert (found["retry"]["retry_count"], found["retry"]["last_error"]) == (3, "refused")
         assert found["retry"]["next_retry_at"] is not None
-        assert found["dead"]["next_retry_at"] is None
+        assert found["scheduled"]["next_retry_at"] is not None
+        assert [found[state]["next_retry_at"] for state in ("held", "dead", "buried")] == [None] * 3
         sent = found["sent"]
         assert (sent["broker_partition"], sent["broker_offset"], sent["sent_by"]) == (4, 5_000_000_000, "relay-1")
         if engine.dialect.name != "sqlite":
