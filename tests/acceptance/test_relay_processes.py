@@ -51,8 +51,10 @@ def test_until_empty_ends_all_of_them_with_the_worst_code(cli: Cli, shop: Shop) 
     assert (drained.code, drained.json["sent"], drained.json["left"]) == (0, 300, 0)
 
 
-def test_a_killed_process_is_started_again_and_nothing_is_lost(cli: Cli, shop: Shop) -> None:
-    with cli.started(*TWO, *ANYWHERE, env=shop.env) as relay:
+@pytest.mark.parametrize("named", [(), ("--relay-id", "r")])
+def test_a_killed_process_is_started_again_and_nothing_is_lost(cli: Cli, shop: Shop, named: tuple[str, ...]) -> None:
+    """With a name that was given, the next process is called like the one that died with its lease."""
+    with cli.started(*TWO, *ANYWHERE, *named, env=shop.env) as relay:
         relay.until(lambda: get(relay, "/ready")[0] == 200)
         first = children(relay)
         os.kill(first[0], signal.SIGKILL)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from pillarbox.cli.exit_codes import ExitCode
-from pillarbox.cli.relays.parent import worst
+from pillarbox.cli.relays.parent import Parent, worst
 from pillarbox.cli.relays.place import SILENT, Place
 from pillarbox.cli.relays.plan import planned
 from pillarbox.cli.relays.restarts import Restarts
@@ -114,7 +115,7 @@ def talking(*lines: object) -> subprocess.Popen[bytes]:
 
 def test_a_process_that_says_nothing_is_first_not_ready_and_after_a_lease_not_alive() -> None:
     clock = FakeClock()
-    place = Place(1, "{}", lease=60, limit=5, clock=clock)
+    place = Place(1, "{}", lease=60, restarts=Restarts(limit=5), clock=clock)
     snapshot = Snapshot(1, "default", "r", {"sent": 3}, Health(True, True))
     place.start(lambda: talking("not JSON{", {"snapshots": [snapshot.as_dict()]}))
     wait_until(lambda: bool(place._said))
@@ -127,3 +128,26 @@ def test_a_process_that_says_nothing_is_first_not_ready_and_after_a_lease_not_al
     place._child.kill()  # type: ignore[union-attr]
     wait_until(lambda: place.ended() is not None)
     assert place.snapshots(["default"])[0].health.problems == ("the process is being started",)
+
+
+def test_a_process_that_dies_too_often_in_a_row_ends_all_of_them_with_its_code() -> None:
+    """The first one stays, every other one fails at once."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def spawn() -> subprocess.Popen[bytes]:
+        program = "import sys; sys.stdin.read()" if not started else "raise SystemExit(4)"
+        started.append(subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        return started[-1]
+
+    parent = Parent(
+        config(relay=RelayConfig(processes=2)),
+        until_empty=False,
+        timeout=None,
+        database_given=False,
+        spawn=spawn,
+        restarts=lambda: Restarts(first=0.01, limit=2),
+    )
+    parent.run()
+    assert len(started) == 4  # one that stayed, one that failed and its two restarts
+    assert started[0].returncode == -signal.SIGTERM
+    assert parent.code() is ExitCode.UNAVAILABLE

@@ -23,6 +23,7 @@ from .crew import Crew
 from .here import Ended, together
 from .place import Place
 from .plan import planned
+from .restarts import Restarts
 
 log = logging.getLogger("pillarbox.cli")
 
@@ -60,8 +61,18 @@ def worst(codes: Sequence[int]) -> ExitCode:
 class Parent:
     """The processes, as a Source for the endpoints and as one thing to run and stop."""
 
-    def __init__(self, config: Config, *, until_empty: bool, timeout: float | None, database_given: bool) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        until_empty: bool,
+        timeout: float | None,
+        database_given: bool,
+        spawn: Callable[[], subprocess.Popen[bytes]] | None = None,
+        restarts: Callable[[], Restarts] = lambda: Restarts(limit=DEATHS),
+    ) -> None:
         self._until_empty = until_empty
+        self._spawn = spawn or _spawn
         # Never run: it knows the outboxes, refuses settings that cannot work, and looks at the backlogs when scraped.
         self._outboxes = Crew(planned(config, database_given=database_given))
         self.places = [
@@ -69,7 +80,7 @@ class Parent:
                 process,
                 order(config, process, until_empty=until_empty, timeout=timeout, database_given=database_given),
                 config.relay.lease,
-                DEATHS,
+                restarts(),
             )
             for process in range(config.relay.processes)
         ]
@@ -78,13 +89,13 @@ class Parent:
     def run(self) -> None:
         """Until every process has ended for good."""
         for place in self.places:
-            place.start(_spawn)
+            place.start(self._spawn)
         while any(place.is_open for place in self.places):
             for place in self.places:
                 code = place.ended()
                 if code is not None:
                     self._after(place, code)
-                place.start_if_due(_spawn)
+                place.start_if_due(self._spawn)
             time.sleep(_LOOK)
 
     def stop(self) -> None:
@@ -122,7 +133,7 @@ class Parent:
         hopeless = code in _HOPELESS
         pause = None if hopeless else place.plan_restart()
         if pause is None:
-            why = "no restart would help" if hopeless else f"it died {DEATHS + 1} times in a row"
+            why = "no restart would help" if hopeless else "it died too often in a row"
             log.error("relay process %d ended with %d, %s: ending all", place.process, code, why)
             self.stop()
             return
@@ -138,9 +149,6 @@ def run_processes(
         deadline = config.relay.stop_deadline + _GRACE
         run_until_signalled(parent.run, parent.stop, deadline, leaving=parent.signal)
     return Ended(parent.code(), together(parent.reports()))
-
-
-Spawn = Callable[[], "subprocess.Popen[bytes]"]
 
 
 def _spawn() -> subprocess.Popen[bytes]:

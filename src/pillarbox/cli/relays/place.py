@@ -26,16 +26,16 @@ _LAST_WORDS: Final = 2.0  # seconds to read what an ended process left in the pi
 
 
 class Place:
-    """``process`` is its number. ``limit``: deaths in a row before it stays empty."""
+    """``process`` is its number; ``restarts`` says when another one starts, and when none does any more."""
 
-    def __init__(self, process: int, order: str, lease: float, limit: int, clock: Clock | None = None) -> None:
+    def __init__(self, process: int, order: str, lease: float, restarts: Restarts, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self.process = process
         self.code = 0
         self.report: dict[str, Any] = {}
         self._order = order
         self._lease = lease
-        self._restarts = Restarts(limit=limit)
+        self._restarts = restarts
         self._child: subprocess.Popen[bytes] | None = None
         self._listener: threading.Thread | None = None
         self._started_at = 0.0
