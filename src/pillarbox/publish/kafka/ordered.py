@@ -12,7 +12,6 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from ...event.message import Message
 from ...ports import Confirmed, Rejected, Unavailable
 from ..streams import Gate, Name, stream_of
 from .client import Client
@@ -83,15 +82,17 @@ class OrderedFlight:
         bulk: list[int] = []
         suspects: list[int] = []
         cut: set[Name] = set()
+        flowing: set[Name] = set()  # nothing but their own size can stop these
         for index in todo:
             message = flight.messages[index]
             stream = stream_of(message)
-            if stream in cut or self._gate.stops(message):
+            if stream in cut or (self._gate and self._gate.stops(message)):
                 continue
             small = len(message.payload) < self._too_large.get(message.destination, most)
             (bulk if small else suspects).append(index)
-            if stream is not None and not (small and self._may_follow(message, first)):
-                cut.add(stream)
+            if stream is None or (small and stream in flowing):
+                continue
+            (flowing if small and self._may_follow(stream, first) else cut).add(stream)
         return bulk, suspects
 
     def _unprimed(self) -> dict[str, frozenset[int]]:
@@ -99,13 +100,12 @@ class OrderedFlight:
         found = {name: self._client.primed.partitions(name) for name in self._flight.destinations}
         return {name: primed for name, primed in found.items() if len(primed) < max(1, self._topics.partitions(name))}
 
-    def _may_follow(self, message: Message, unprimed: Mapping[str, frozenset[int]]) -> bool:
+    def _may_follow(self, stream: Name, unprimed: Mapping[str, frozenset[int]]) -> bool:
         """Whether the next one of the stream may be handed over before this one is confirmed."""
-        if message.destination not in unprimed:
+        destination, key = stream
+        if destination not in unprimed:
             return True
-        assert message.key is not None
-        where = self._client.primed.where(message.key, self._topics.partitions(message.destination))
-        return where in unprimed[message.destination]
+        return self._client.primed.where(key, self._topics.partitions(destination)) in unprimed[destination]
 
     def _send(self, indexes: Sequence[int]) -> None:
         flight, producer = self._flight, self._client.producer("ordered")
