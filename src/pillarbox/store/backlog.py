@@ -22,10 +22,11 @@ def backlog(connection: Connection) -> Backlog:
     counted = dict(_pairs(connection, "SELECT state, COUNT(*) FROM outbox_parked GROUP BY state"))
     states = {"READY": _number(connection, "SELECT COUNT(*) FROM outbox_ready")} | counted
     now = dbtime.now(connection)
+    partitions = _number(connection, "SELECT partitions FROM outbox_meta WHERE one = 1")
     return Backlog(
         states=states,
         holds=dict(_pairs(connection, "SELECT mode, COUNT(*) FROM outbox_lane GROUP BY mode")),
-        oldest_age=_oldest_age(connection),
+        oldest_age=oldest_age(connection, partitions),
         relays=_number(connection, f"SELECT COUNT(*) FROM outbox_relay WHERE seen_until > {now}"),
         unowned=_unowned(connection, now),
     )
@@ -38,9 +39,12 @@ def _unowned(connection: Connection, now: str) -> int:
     return _number(connection, f"SELECT COUNT(*) FROM outbox_partition WHERE owner = '' OR leased_until <= {now}")
 
 
-def _oldest_age(connection: Connection) -> float | None:
-    """The lowest id of each partition and state is one step at the edge of an index; the oldest is among them."""
-    partitions = _number(connection, "SELECT partitions FROM outbox_meta WHERE one = 1")
+def oldest_age(connection: Connection, partitions: int) -> float | None:
+    """Seconds since the oldest delivery that could have been sent was recorded; None when none waits.
+
+    The lowest id of each partition and state is one step at the edge of an index; the oldest is among them. One that
+    was scheduled counts from its recording, too, from when it is due until it is sent.
+    """
     edges = [f"SELECT MIN(id) AS id FROM outbox_ready WHERE partition_no = {n}" for n in range(partitions)]
     edges += [f"SELECT MIN(id) AS id FROM outbox_parked WHERE state = '{state}'" for state in WAITING]
     found = [number for number in connection.scalars(text(" UNION ALL ".join(edges))) if number is not None]

@@ -13,6 +13,7 @@ from ..errors import DeadLetterNotFound
 from ..event.message import Message
 from ..ports import DeadLetter, Overview
 from . import dbtime
+from .backlog import oldest_age
 from .dead import DeadFilter, DeadRow, dead_rows
 from .schema import outbox_event, outbox_replay
 
@@ -64,7 +65,7 @@ def overview(connection: Connection) -> Overview:
         )
     ):
         counts[state] = count
-    return Overview(counts | {"SENT": _receipts(connection)}, _oldest_age(connection, partitions))
+    return Overview(counts | {"SENT": _receipts(connection)}, oldest_age(connection, partitions))
 
 
 def dead_letters(
@@ -112,19 +113,6 @@ def _receipts(connection: Connection) -> int:
     name = connection.dialect.name
     estimate = connection.execute(text(_ESTIMATE["mysql" if name == "mariadb" else name])).scalar_one()
     return max(int(estimate), COUNTED)
-
-
-def _oldest_age(connection: Connection, partitions: int) -> float | None:
-    """The lowest id of each partition is one step at the edge of an index; the oldest event is among them."""
-    edges = [f"SELECT MIN(id) AS id FROM outbox_ready WHERE partition_no = {n}" for n in range(partitions)]
-    edges += [f"SELECT MIN(id) AS id FROM outbox_parked WHERE state = '{state}'" for state in ("RETRY", "HELD")]
-    numbers = [number for number in connection.scalars(text(" UNION ALL ".join(edges))) if number is not None]
-    if not numbers:
-        return None
-    among = ",".join(map(str, numbers))
-    age = dbtime.age(connection, "recorded_at")
-    oldest = connection.execute(text(f"SELECT MAX({age}) FROM outbox_event WHERE id IN ({among})")).scalar_one()
-    return None if oldest is None else max(0.0, float(oldest))
 
 
 def _number(connection: Connection, event_id: str | None) -> int:
