@@ -73,9 +73,13 @@ CONSUMER = (
 )
 ADD = (most("time of a transaction, add : raw", 1.3, "ratio"),)
 WRITE = (most("time of a transaction, with : without", 1.25, "ratio"),)
+BESIDE = (
+    most("an application's p99, relay standalone : control", 1.1, "ratio", "standalone", "p99"),
+    most("an application's p99, relay embedded : control", 1.5, "ratio", "embedded", "p99"),
+)
 HISTORY = (
     most("time of a read, with : without history", 1.2, "ratio", "take"),
-    most("rows examined per event", 1.1, "with", "database_work_per_event", "rows_examined"),
+    most("rows examined per event", 2.1, "with", "database_work_per_event", "rows_examined"),
 )
 RELAYS = (
     Bar("rate, 4 relays : 1", at("ratio", "4"), 0.8),
@@ -134,6 +138,8 @@ RUNS: tuple[Run, ...] = (
     Run("add-sqlite", "add --database sqlite"),
     Run("write-postgres", "write --database postgres", WRITE),
     Run("write-mysql", "write --database mysql", WRITE),
+    Run("beside-postgres", "beside --database postgres", BESIDE),
+    Run("beside-mysql", "beside --database mysql", BESIDE),
     Run("hotkey-rabbitmq", "hotkey --database postgres --broker rabbitmq --events 10000", (ratio(0.9),)),
     Run("hotkey-kafka", "hotkey --database postgres --broker kafka --events 60000", (ratio(0.5),)),
     Run("parked-postgres", "parked --database postgres --broker kafka", PARKED),
