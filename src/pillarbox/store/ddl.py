@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Dialect, MetaData, make_url
 
 from ..errors import BadUrl
 from . import view
+from .prune.archive import archive_metadata
 from .schema import INBOX_VERSION_TABLE, VERSION_TABLE, inbox_metadata, outbox_metadata
 
 Part = Literal["outbox", "inbox"]
@@ -22,7 +23,9 @@ DIALECTS: Final = ("mysql", "mariadb", "postgresql", "sqlite")
 
 VERSION_TABLES: Final[Mapping[Part, str]] = {"outbox": VERSION_TABLE, "inbox": INBOX_VERSION_TABLE}
 METADATA: Final[Mapping[Part, MetaData]] = {"outbox": outbox_metadata, "inbox": inbox_metadata}
-OUR_TABLES: Final = frozenset({*outbox_metadata.tables, *inbox_metadata.tables, *VERSION_TABLES.values()})
+OUR_TABLES: Final = frozenset(
+    {*outbox_metadata.tables, *inbox_metadata.tables, *archive_metadata.tables, *VERSION_TABLES.values()}
+)
 
 
 def ddl(dialect_name: str, parts: Sequence[Part] = PARTS, *, since: str | None = None) -> str:
