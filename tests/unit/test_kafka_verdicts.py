@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pillarbox.event.destination import Topic
 from pillarbox.event.message import Message
 from pillarbox.ports import Confirmed, Outcome, Rejected, Unavailable, Unknown
-from pillarbox.publish.kafka.client import Client
+from pillarbox.publish.kafka.client import Client, Kind
 from pillarbox.publish.kafka.publisher import KafkaPublisher
 from pillarbox.publish.kafka.url import parse_kafka_url
 from pillarbox.publish.kafka.verdicts import outcome_of
@@ -63,15 +63,15 @@ class ScriptedClient(Client):
     def __init__(self, *producers: ScriptedProducer) -> None:
         super().__init__(parse_kafka_url("kafka://nowhere", deadline=5))
         self.left = list(producers)
-        self.made: dict[bool, ScriptedProducer] = {}
+        self.made: dict[str, ScriptedProducer] = {}
 
-    def producer(self, *, alone: bool = False) -> Any:
-        if alone not in self.made:
-            self.made[alone] = self.left.pop(0)
-        return self.made[alone]
+    def producer(self, kind: Kind = "batch") -> Any:
+        if kind not in self.made:
+            self.made[kind] = self.left.pop(0)
+        return self.made[kind]
 
-    def discard(self, *, alone: bool) -> None:
-        self.made.pop(alone, None)
+    def discard(self, kind: Kind) -> None:
+        self.made.pop(kind, None)
 
     def admin(self) -> Any:
         def result(timeout: float) -> dict[str, SimpleNamespace]:
@@ -107,8 +107,8 @@ def test_C004_entries_3_and_7_of_10_fail_and_only_they_are_not_confirmed() -> No
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, Rejected("", permanent=True)),
         (KafkaError.CLUSTER_AUTHORIZATION_FAILED, Rejected("", permanent=True)),
         (KafkaError.TOPIC_EXCEPTION, Rejected("", permanent=True)),
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, Rejected("", permanent=False)),
-        (KafkaError._UNKNOWN_TOPIC, Rejected("", permanent=False)),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, Rejected("", permanent=False, of_destination=True)),
+        (KafkaError._UNKNOWN_TOPIC, Rejected("", permanent=False, of_destination=True)),
         (KafkaError.NOT_ENOUGH_REPLICAS, Unavailable("", broker_answers=True)),
         (KafkaError.LEADER_NOT_AVAILABLE, Unavailable("", broker_answers=True)),
         (KafkaError._QUEUE_FULL, Unavailable("")),

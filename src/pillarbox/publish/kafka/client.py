@@ -90,12 +90,7 @@ class Client:
 
     def had_trouble(self) -> bool:
         """Serve what the client had to say since the last call: True when brokers were lost or it broke for good."""
-        for kind, producer in list(self._producers.items()):
-            try:
-                producer.poll(0)
-            except KafkaException as error:  # a fatal one: the binding raises it instead of calling back
-                log.warning("Kafka at %s: %s", self._url.shown, error.args[0].str())
-                self.discard(kind)
+        self._listen()
         trouble = bool(self._errors)
         self._told = set(self._errors)  # the log says it once, not at every probe of a long outage
         self._errors.clear()
@@ -119,9 +114,17 @@ class Client:
 
     def reason(self, error: KafkaException) -> str:
         """Why a broker did not answer: what the client said in the background tells more than the error itself."""
-        self.producer().poll(0)
+        self._listen()
         told = [text for code, text in self._errors.items() if code != KafkaError._ALL_BROKERS_DOWN]
         return told[-1] if told else str(error.args[0].str())
+
+    def _listen(self) -> None:
+        for kind, producer in list(self._producers.items()):
+            try:
+                producer.poll(0)
+            except KafkaException as error:  # a fatal one: the binding raises it instead of calling back
+                log.warning("Kafka at %s: %s", self._url.shown, error.args[0].str())
+                self.discard(kind)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() not in self._errors and error.code() not in self._told:
