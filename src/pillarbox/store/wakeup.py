@@ -1,7 +1,7 @@
 """PostgreSQL tells relays that something was committed: NOTIFY by the writer, LISTEN on a connection of its own.
 
 Off unless asked for. A commit that notifies takes one lock that all such commits of the whole server share, from before
-its record is flushed until after, so that they commit one after the other; ``docs/operations.md`` has what that costs.
+its record is flushed until after, so that they commit one after the other; ``docs/deployment.md`` has what that costs.
 Nothing rests on it: a notification that is lost leaves the event to the relay's polling.
 """
 
