@@ -80,7 +80,7 @@ class PartitionStore:
         self._monotonic = monotonic
         self._engine = engine
         self._registration = Registration(relay_id, "partition", version, host)
-        self._database, self._renewals = _database(engine), _database(engine)
+        self._database, self._renewals = _database(engine, pause), _database(engine, pause)
         self._statements = statements(engine.dialect.name)
         self._reader = Reader(engine.dialect.name, self._statements, relay_id)
         self._settling = Settling(engine.dialect.name, self._statements, relay_id, lease)
@@ -232,9 +232,10 @@ class PartitionStore:
             )
 
 
-def _database(engine: Engine) -> Database:
+def _database(engine: Engine, pause: Callable[[float], None]) -> Database:
     """SQLite keeps no connection: its reads cost no round trip, and its transactions have kinds of their own."""
-    return Transactions(engine) if engine.dialect.name == "sqlite" else KeptConnection(engine)
+    rules = Transactions(engine, pause=pause)
+    return rules if engine.dialect.name == "sqlite" else KeptConnection(engine, rules)
 
 
 def _first_look(connection: Connection) -> int:

@@ -37,9 +37,9 @@ class KeptConnection:
     The rules for errors are those of :class:`..transactions.Transactions`. Isolation is READ COMMITTED.
     """
 
-    def __init__(self, engine: Engine, transactions: Transactions | None = None) -> None:
+    def __init__(self, engine: Engine, rules: Transactions) -> None:
         self._engine = engine
-        self._rules = transactions or Transactions(engine)
+        self._rules = rules
         self._connection: Connection | None = None
         # Said each time: the server's default may be another one, and the engine's level is for implicit transactions.
         postgres = engine.dialect.name == "postgresql"
@@ -54,10 +54,14 @@ class KeptConnection:
         return self._rules.repeat(lambda: self._attempt(self._in_transaction(work)))
 
     def close(self) -> None:
-        """Return the connection to its pool."""
+        """Return the connection to its pool, which finds out if it is dead."""
         connection, self._connection = self._connection, None
-        if connection is not None:
+        if connection is None:
+            return
+        try:
             connection.close()
+        except (exc.SQLAlchemyError, OSError) as error:
+            log.debug("the connection was lost before it was closed: %s", error)
 
     def _attempt(self, work: Callable[[Connection], T]) -> T:
         try:
