@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, func, select, text, update
+from sqlalchemy import Connection, func, select, text, update
 
 from ..policy.lanes import lane_of, partition_of
 from ..ports import EVERY_LANE, Stream
@@ -132,14 +132,23 @@ def lock(connection: Connection, streams: Iterable[Stream]) -> Heads:
 
 
 def drain(connection: Connection, streams: Iterable[Stream]) -> int:
-    """Let what waits behind these holds go, now; returns how many holds there were. They are locked, or are here."""
-    keys = [{f"key_{name}": value for name, value in one._asdict().items()} for one in sorted(set(streams))]
-    if not keys:
-        return 0
-    this = and_(*(column == bindparam(f"key_{column.name}") for column in _KEY))
-    go_on = update(outbox_lane).where(this).values(mode="drain", due_at=text(dbtime.now(connection)))
-    connection.execute(go_on, keys)
-    return len(keys)
+    """Let what waits behind these holds go, now; returns how many holds there were. They must be locked."""
+    wanted = sorted(set(streams), key=_place)
+    for (partition_no, target), group in groupby(wanted, key=_place):
+        lanes = [stream.lane for stream in group]
+        for start in range(0, len(lanes), _PAGE):
+            # Primary keys (partition_no, lane, target), one for each lane.
+            connection.execute(
+                update(outbox_lane)
+                .where(outbox_lane.c.partition_no == partition_no, outbox_lane.c.target == target)
+                .where(outbox_lane.c.lane.in_(lanes[start : start + _PAGE]))
+                .values(mode="drain", due_at=text(dbtime.now(connection)))
+            )
+    return len(wanted)
+
+
+def _place(stream: Stream) -> tuple[int, int]:
+    return stream.partition_no, stream.target
 
 
 def drain_behind(connection: Connection, heads: Heads, rows: Iterable[tuple[Stream, int]]) -> int:

@@ -18,7 +18,7 @@ from . import dbtime, view
 from .ddl import METADATA, PARTS, Part, ddl, include_object, migration, scripts
 from .engines import BEGIN_OPTION
 from .failures import Fault, fault_of
-from .schema import SINCE, outbox_relay
+from .schema import SINCE, outbox_partition, outbox_relay
 
 __all__ = ["PARTS", "Part", "ddl", "downgrade", "include_object", "install"]
 
@@ -61,7 +61,8 @@ def _run(connection: Connection, context: MigrationContext, part: Part) -> None:
         connection.execute(text(view.DROP))
     context.run_migrations(op=Operations(context))
     if part == "outbox":
-        connection.exec_driver_sql(view.create(connection.dialect.name))
+        has_partitions = inspect(connection).has_table(outbox_partition.name)
+        connection.exec_driver_sql(view.create(connection.dialect.name, partition_table=has_partitions))
 
 
 def downgrade(engine: Engine, revision: str, *, deadline: float = 30.0) -> str:

@@ -64,10 +64,13 @@ _NULL_TEXT: Final = {"postgresql": "CAST(NULL AS text)", "mysql": "CAST(NULL AS 
 _NULL_NUMBER: Final = {"postgresql": "CAST(NULL AS bigint)", "mysql": "CAST(NULL AS SIGNED)", "sqlite": "NULL"}
 
 
-def create(dialect_name: str) -> str:
-    """The CREATE VIEW statement for a dialect (``mariadb`` is ``mysql``)."""
+def create(dialect_name: str, *, partition_table: bool = True) -> str:
+    """The CREATE VIEW statement for a dialect (``mariadb`` is ``mysql``).
+
+    ``partition_table`` False: the tables are of the first schema, which has none.
+    """
     dialect = "mysql" if dialect_name == "mariadb" else dialect_name
-    branches = (_ready(dialect), _parked(dialect), _receipt(dialect), _orphan(dialect))
+    branches = (_ready(dialect), _parked(dialect), _receipt(dialect), _orphan(dialect, partition_table))
     return f"CREATE VIEW {VIEW} AS\n" + "\nUNION ALL\n".join(branches)
 
 
@@ -107,10 +110,12 @@ def _receipt(dialect: str) -> str:
     )
 
 
-def _orphan(dialect: str) -> str:
+def _orphan(dialect: str, partition_table: bool) -> str:
     """The receipt is looked for first: most events have one. The hot table has no index by id alone: its key is probed
-    once for each partition."""
-    partitions = " UNION ALL ".join(f"SELECT {number} AS partition_no" for number in range(PARTITIONS))
+    once for each partition, also when somebody emptied their table, or added to them."""
+    partitions = " UNION ".join(f"SELECT {number} AS partition_no" for number in range(PARTITIONS))
+    if partition_table:
+        partitions += " UNION SELECT partition_no FROM outbox_partition"
     return _branch(
         dialect,
         source="(SELECT id, 0 AS dest FROM outbox_event) w JOIN outbox_event e ON e.id = w.id",
