@@ -21,7 +21,7 @@ from .snapshot import Snapshot
 log = logging.getLogger("pillarbox.observe")
 
 DEADLINE: Final = 5.0
-"""Seconds in which a request must be read and answered; then its connection is cut."""
+"""Seconds in which a request must be read and answered, from when its turn comes; then its connection is cut."""
 
 WORKERS: Final = 4
 MOST: Final = 32
@@ -126,7 +126,7 @@ class _Server(HTTPServer):
             self.address_family = socket.AF_INET6
         self.pages = pages
         self._lock = threading.Lock()
-        self._open: dict[socket.socket, float] = {}
+        self._open: dict[socket.socket, float | None] = {}  # since when it is served, None while it waits
         super().__init__((address.host, address.port), _Handler)
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="pillarbox-http")
 
@@ -138,12 +138,14 @@ class _Server(HTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
             if len(self._open) < MOST:
-                self._open[request] = time.monotonic()
+                self._open[request] = None
                 self._workers.submit(self._serve, request, client_address)
                 return
         self.shutdown_request(request)
 
     def _serve(self, request: socket.socket, client_address: Any) -> None:
+        with self._lock:
+            self._open[request] = time.monotonic()
         try:
             self.finish_request(request, client_address)
         except OSError as error:  # the client went away, or its time was up
@@ -158,7 +160,8 @@ class _Server(HTTPServer):
     def service_actions(self) -> None:
         """Twice a second: cut what is older than the deadline, however busily it trickles."""
         with self._lock:
-            late = [request for request, since in self._open.items() if time.monotonic() - since > DEADLINE]
+            now = time.monotonic()
+            late = [one for one, since in self._open.items() if since is not None and now - since > DEADLINE]
         for request in late:
             _cut(request)
 
