@@ -170,6 +170,7 @@ outbox_lane = Table(
     Column("since", _moment, nullable=False),
     Column("destination", _text(255), nullable=False),
     Column("reason", _long_text, nullable=False),
+    Index("outbox_lane_mode", "mode", "partition_no"),  # to see each second what is to be drained, among any number
     sqlite_with_rowid=False,
     **_engine,
 )

@@ -67,5 +67,6 @@ def _ready(connection: Connection, number: int, where: str, column: str = "1") -
 
 
 def _draining(connection: Connection, partition_nos: Sequence[int]) -> str:
+    hint = " FORCE INDEX (outbox_lane_mode)" if connection.dialect.name in {"mysql", "mariadb"} else ""
     numbers = ", ".join(str(int(number)) for number in partition_nos) or "-1"
-    return f"SELECT 1 FROM outbox_lane WHERE mode = 'drain' AND partition_no IN ({numbers})"
+    return f"SELECT 1 FROM outbox_lane{hint} WHERE mode = 'drain' AND partition_no IN ({numbers})"

@@ -67,6 +67,7 @@ def _ascii(length: int) -> String:
 def upgrade(op: Operations) -> None:
     _partition(op)
     _lane(op)
+    _create_index(op, "outbox_lane_mode", "outbox_lane", "mode", "partition_no")
     _relay(op)
     _add_column(op, "outbox_parked", Column("claims", SmallInteger, nullable=False, server_default="0"))
     _add_column(op, "outbox_parked", Column("target", BigInteger, nullable=False, server_default="0"))
@@ -194,3 +195,9 @@ def _drop_column(op: Operations, table: str, name: str) -> None:
 
 def _columns(op: Operations, table: str) -> set[str]:
     return {column["name"] for column in inspect(op.get_bind()).get_columns(table)}
+
+
+def _create_index(op: Operations, name: str, table: str, *columns: str) -> None:
+    """MySQL has no CREATE INDEX IF NOT EXISTS."""
+    if op.get_context().as_sql or name not in {one["name"] for one in inspect(op.get_bind()).get_indexes(table)}:
+        op.create_index(name, table, list(columns))
