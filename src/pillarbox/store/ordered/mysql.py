@@ -1,7 +1,8 @@
 """MySQL and MariaDB. Keys are written into the statement as numbers: no driver's placeholder is as fast.
 
 FORCE INDEX (PRIMARY) on each: on a table that looks small the optimizer prefers to scan all of it, and then waits for
-rows that writers hold. Single-table DELETE takes no hint, hence the multi-table form with one table.
+rows that writers hold. DELETE scans in spite of the hint, in the single-table and in the multi-table form, so there the
+keys come as a table of their own that is joined first: each row is then looked up by its whole key.
 """
 
 from __future__ import annotations
@@ -57,10 +58,12 @@ class MysqlStatements(MysqlSpans):
         return found
 
     def delete(self, connection: Connection, keyed: Keyed, keys: Sequence[Key]) -> int:
-        """Key look-ups."""
-        start = f"DELETE r FROM {keyed.table} AS r FORCE INDEX (PRIMARY) WHERE "
+        """Key look-ups, whatever the table's size."""
+        match = " AND ".join(f"r.{name} = k.{name}" for name in keyed.columns)
+        end = f" STRAIGHT_JOIN {keyed.table} AS r FORCE INDEX (PRIMARY) ON {match}"
+        table = _values if _has_values(connection) else _union
         return sum(
-            connection.exec_driver_sql(start + _named(keyed, part)).rowcount
+            connection.exec_driver_sql(f"DELETE r FROM {table(keyed, part)}{end}").rowcount
             for part in in_parts(keys, KEYS_PER_STATEMENT)
         )
 
@@ -115,6 +118,23 @@ class MysqlStatements(MysqlSpans):
     ) -> bool:
         """No statement of MySQL both deletes and inserts."""
         return False
+
+
+def _has_values(connection: Connection) -> bool:
+    """VALUES ROW(…), ROW(…) as a table; parsing a UNION costs some 5 microseconds more for each key."""
+    dialect = connection.dialect
+    return not dialect.is_mariadb and (dialect.server_version_info or ()) >= (8, 0, 19)  # type: ignore[attr-defined]
+
+
+def _values(keyed: Keyed, keys: Sequence[Key]) -> str:
+    rows = ",".join([f"ROW({','.join(map(str, key))})" for key in keys])
+    return f"(VALUES {rows}) AS k ({', '.join(keyed.columns)})"
+
+
+def _union(keyed: Keyed, keys: Sequence[Key]) -> str:
+    first = ", ".join(f"{value} AS {name}" for name, value in zip(keyed.columns, keys[0], strict=True))
+    rest = "".join([f" UNION ALL SELECT {','.join(map(str, key))}" for key in keys[1:]])
+    return f"(SELECT {first}{rest}) AS k"
 
 
 def _named(keyed: Keyed, keys: Sequence[Key]) -> str:
