@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from pillarbox.event.destination import Destination
 from pillarbox.event.message import Message
@@ -47,12 +48,13 @@ class OrderedPump:
             assert time.monotonic() < deadline, f"{self.outcomes} {self.odd[-1:]}"
             time.sleep(0.01)
 
-    def wait_for_trouble(self, seconds: float = 60) -> None:
-        """Wait until something that is sent now is not confirmed."""
+    def wait_for_trouble(self, seconds: float = 60, *, make: Callable[[], None] = lambda: None) -> None:
+        """Wait until something that is sent now is not confirmed; ``make`` is called until then."""
         seen, deadline = len(self.odd), time.monotonic() + seconds
         while len(self.odd) == seen:
             assert time.monotonic() < deadline, "all is well"
-            time.sleep(0.01)
+            make()
+            time.sleep(0.03)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -54,7 +54,8 @@ class Unknown(NamedTuple):
 
 
 class Withheld(NamedTuple):
-    """It was not sent, because an earlier message of its stream was not confirmed. Only where order is asked for."""
+    """It was not sent, because an earlier message of its stream was not confirmed, or because time ran out while the
+    broker was still confirming others. Only where order is asked for."""
 
     reason: str
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..event.message import Message
 from ..ports import Outcome, Withheld
 
 Name = tuple[str, str]
 """Destination and key."""
+
+NO_TIME: Final = Withheld("not sent: all before it was confirmed, but the time for this call was over")
+"""Nobody's fault, neither the message's nor the destination's: it goes with the next call."""
 
 
 def stream_of(message: Message) -> Name | None:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from ...ports import Confirmed, Rejected, Unavailable
-from ..streams import Gate, Name, stream_of
+from ..streams import NO_TIME, Gate, Name, stream_of
 from .client import Client
 from .flight import Flight
 from .sending import Hopeless, send, send_in_order
@@ -58,7 +58,7 @@ class OrderedFlight:
         if not flight.unanswered():
             return
         answers = any(isinstance(outcome, (Confirmed, Rejected)) for outcome in flight.outcomes)
-        late = Unavailable("not sent within the deadline", broker_answers=answers)
+        late = NO_TIME if answers else Unavailable("not sent within the deadline")
         for index, message in enumerate(flight.messages):
             outcome = flight.outcomes[index]
             if outcome is None:

@@ -71,6 +71,13 @@ class Batch:
         """Give every message that has no outcome yet this one, or withhold it."""
         self.fail(range(len(self.messages)), outcome)
 
+    def send_no_more(self, outcome: Outcome) -> None:
+        """What was to be sent after a confirm gets this outcome; what is under way is still waited for."""
+        for index in self._next.values():
+            self._outcomes[index] = outcome
+            self._left -= 1
+        self._next.clear()
+
     def has(self, index: int) -> bool:
         """True when the message has its outcome."""
         return self._outcomes[index] is not None

@@ -88,6 +88,11 @@ class Lane:
         if in_flight or not self._ready:
             self.close()
 
+    def send_no_more(self, outcome: Outcome) -> None:
+        """Give what was never sent this outcome."""
+        self._batch.fail(self._waiting, outcome)
+        self._waiting.clear()
+
     def close(self) -> None:
         """Close the channel; the next batch opens another."""
         channel = self._channel

@@ -12,6 +12,7 @@ from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError
 
 from ...ports import Unavailable, Unknown
+from ..streams import NO_TIME
 from .batch import Batch
 from .connection import CorkedConnection
 from .lane import Lane
@@ -81,6 +82,8 @@ class Session:
         self._node_answers = False
         self._later(self._deadline, self._expire)
         self._later(self._deadline * 0.8, self._ask_node)
+        if batch.ordered:
+            self._later(self._deadline * 0.7, self._enough)
         if self._blocked is not None:
             self._later(self._patience, self._give_up_blocked)
         self._when_open(partial(self._dispatch, batch))
@@ -97,6 +100,14 @@ class Session:
             lane.take(batch, indexes)
         while len(self._lanes) > max(MAX_LANES, len(batch.messages)):
             self._lanes.pop(next(iter(self._lanes))).close()
+
+    def _enough(self) -> None:
+        """A long queue of one key may need more than the deadline, though each message is confirmed at once."""
+        batch = self._batch
+        if batch.answers:
+            batch.send_no_more(NO_TIME)
+            for lane in self._lanes.values():
+                lane.send_no_more(NO_TIME)
 
     def _expire(self) -> None:
         """The deadline is over: nothing may be taken for this batch's confirm any more."""
