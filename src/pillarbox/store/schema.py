@@ -32,6 +32,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.types import TypeEngine
@@ -170,7 +171,8 @@ outbox_lane = Table(
     Column("since", _moment, nullable=False),
     Column("destination", _text(255), nullable=False),
     Column("reason", _long_text, nullable=False),
-    Index("outbox_lane_mode", "mode", "partition_no"),  # to see each second what is to be drained, among any number
+    # To see each second what is to be drained, among any number. Partial, lest PostgreSQL take it for the primary key.
+    Index("outbox_lane_mode", "mode", "partition_no", postgresql_where=text("mode = 'drain'")),
     sqlite_with_rowid=False,
     **_engine,
 )

@@ -67,7 +67,7 @@ def _ascii(length: int) -> String:
 def upgrade(op: Operations) -> None:
     _partition(op)
     _lane(op)
-    _create_index(op, "outbox_lane_mode", "outbox_lane", "mode", "partition_no")
+    _lane_index(op)
     _relay(op)
     _add_column(op, "outbox_parked", Column("claims", SmallInteger, nullable=False, server_default="0"))
     _add_column(op, "outbox_parked", Column("target", BigInteger, nullable=False, server_default="0"))
@@ -197,7 +197,8 @@ def _columns(op: Operations, table: str) -> set[str]:
     return {column["name"] for column in inspect(op.get_bind()).get_columns(table)}
 
 
-def _create_index(op: Operations, name: str, table: str, *columns: str) -> None:
+def _lane_index(op: Operations) -> None:
     """MySQL has no CREATE INDEX IF NOT EXISTS."""
+    name, table = "outbox_lane_mode", "outbox_lane"
     if op.get_context().as_sql or name not in {one["name"] for one in inspect(op.get_bind()).get_indexes(table)}:
-        op.create_index(name, table, list(columns))
+        op.create_index(name, table, ["mode", "partition_no"], postgresql_where=text("mode = 'drain'"))
