@@ -40,8 +40,12 @@ class HeldStream(NamedTuple):
 
 
 def keeps_order(connection: Connection) -> bool:
-    """Whether relays own partitions, so that events of a key wait for each other."""
-    return bool(connection.scalar(select(outbox_meta.c.lease).where(outbox_meta.c.one == 1)) == "partition")
+    """Whether relays own partitions, so that events of a key wait for each other. It stays so in this transaction.
+
+    Locked before anything else, as by a relay that switches the tables over.
+    """
+    lease = select(outbox_meta.c.lease).where(outbox_meta.c.one == 1).with_for_update(read=True)
+    return bool(connection.execute(lease).scalar_one() == "partition")
 
 
 def held_streams(connection: Connection, destination: str | None, limit: int) -> list[HeldStream]:

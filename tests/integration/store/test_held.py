@@ -294,3 +294,24 @@ def test_two_operators_at_once_bury_a_letter_once(ordered: SqlOutbox) -> None:
     assert sum(buried) == 20
     assert len(audit(ordered)) == 20
     assert set(modes(ordered).values()) == {"drain"}
+
+
+@pytest.mark.parametrize("shared_outbox", ["postgres", "mysql", "mariadb102"], indirect=True)
+def test_the_tables_are_not_switched_over_in_the_middle_of_a_replay(ordered: SqlOutbox) -> None:
+    queue, began, switched = dead_key(ordered, "a"), threading.Event(), threading.Event()
+
+    def switch() -> None:
+        began.wait(10)
+        ordered.store("row relay").claim(1)  # its first call switches the tables to row leases
+        switched.set()
+
+    thread = threading.Thread(target=switch)
+    thread.start()
+    with ordered.engine.begin() as connection:
+        assert replay(connection, [queue.head], by="ann", reason="") == 1
+        began.set()
+        assert not switched.wait(0.5)
+    thread.join(30)
+    assert switched.is_set()
+    assert {state for state, _, _ in parked(ordered).values()} == {"RETRY"}
+    assert modes(ordered) == {}
