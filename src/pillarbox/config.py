@@ -140,6 +140,7 @@ class RetentionConfig(_Section):
     batch: Annotated[int, Field(ge=1, le=10_000)] = 500
     interval: Seconds = 60.0
     archive: Annotated[str, Field(pattern=r"^(table|[^:]+:[^:]+)$")] | None = None
+    minimal_row_image: bool = False
 
 
 class OutboxConfig(_Section):

@@ -79,7 +79,14 @@ def prune_rules(config: Config, archive_function: HandOver | None = None) -> Rul
     found = config.retention
     archive = TO_TABLE if found.archive == TO_TABLE else archive_function
     keep = Keep(sent=found.keep, dead=found.keep_dead)
-    return Rules(keep, rate=found.rate, batch=found.batch, interval=found.interval, archive=archive)
+    return Rules(
+        keep,
+        rate=found.rate,
+        batch=found.batch,
+        interval=found.interval,
+        archive=archive,
+        minimal_row_image=found.minimal_row_image,
+    )
 
 
 @contextmanager

@@ -102,7 +102,12 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
     }
     texts |= {"relay.retry.max_attempts": "4", "relay.retry.cap": "9", "relay.retry.base": "2", "relay.poll_min": "0.1"}
     texts |= {"relay.listen": "true", "relay.ownership": "row", "relay.on_failure": "skip"}
-    texts |= {"retention.by_relay": "true", "retention.archive": "table", "relay.max_bytes": "1048576"}
+    texts |= {
+        "retention.by_relay": "true",
+        "retention.archive": "table",
+        "retention.minimal_row_image": "true",
+        "relay.max_bytes": "1048576",
+    }
     rest = dict.fromkeys(set(keys()) - set(texts), "7")
     loaded = read(tmp_path, **{variable(key): text for key, text in (texts | rest).items()})
     assert loaded.warnings == ()

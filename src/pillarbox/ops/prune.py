@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -24,7 +25,7 @@ from ..store.prune.archive import ArchivedDelivery, ArchivedEvent, archived_even
 from ..store.prune.bounds import Bounds, bounds
 from ..store.prune.dead import ended_after, removable_ended, remove_parked
 from ..store.prune.events import Event
-from ..store.prune.removal import remove_events, remove_receipts
+from ..store.prune.removal import remove_events, remove_receipts, small_row_image
 from ..store.prune.sent import Receipts, receipts_after, removable
 from ..store.prune.words import Words, words_of
 from ..store.prune.work import ENDED
@@ -52,7 +53,7 @@ class Rules:
     ``rate`` is events a second, 0 for no limit; ``batch`` the most in one transaction; ``interval`` seconds between the
     end of a run and the next one. ``archive``: None, ``"table"``, or a function that gets a list of
     :class:`ArchivedEvent` outside of any transaction before they are removed, at least once each; when it raises,
-    nothing of that batch is removed.
+    nothing of that batch is removed. ``minimal_row_image``: see :func:`.small_row_image`.
     """
 
     keep: Keep = field(default_factory=Keep)
@@ -61,6 +62,7 @@ class Rules:
     share: float = 0.5
     interval: float = 60.0
     archive: str | HandOver | None = None
+    minimal_row_image: bool = False
 
 
 class Step(NamedTuple):
@@ -203,9 +205,10 @@ class Pruner:
         counts |= {number: count for number, count in seen.leftovers.items() if after is None or number <= after}
         ids = [one.id for one in going]
         self._copy(connection, ids)
-        removed = remove_events(connection, self._said, ids)
-        faultpoints.reach("prune.within")
-        remove_receipts(connection, self._said, counts)
+        with self._small_rows(connection):
+            removed = remove_events(connection, self._said, ids)
+            faultpoints.reach("prune.within")
+            remove_receipts(connection, self._said, counts)
         return removed, after
 
     def _ended(self, bounds: Bounds, phase: _Phase) -> tuple[int, int | None]:
@@ -230,10 +233,15 @@ class Pruner:
         going, after = _bounded(seen.events, after)
         numbers = [one.id for one in going]
         self._copy(connection, numbers)
-        remove_parked(connection, self._said, [key for key in seen.parked if key.id in set(numbers)])
-        removed = remove_events(connection, self._said, numbers)
-        remove_receipts(connection, self._said, {n: count for n, count in seen.receipts.items() if n in set(numbers)})
+        gone = set(numbers)
+        with self._small_rows(connection):
+            remove_parked(connection, self._said, [key for key in seen.parked if key.id in gone])
+            removed = remove_events(connection, self._said, numbers)
+            remove_receipts(connection, self._said, {n: count for n, count in seen.receipts.items() if n in gone})
         return removed, after
+
+    def _small_rows(self, connection: Connection) -> AbstractContextManager[None]:
+        return small_row_image(connection, self._said, wanted=self._rules.minimal_row_image)
 
     def _copy(self, connection: Connection, ids: list[int]) -> None:
         if self._rules.archive == TO_TABLE and ids:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy import event as sqlalchemy_event
 
 from pillarbox import faultpoints
 from pillarbox.clock import SystemClock
@@ -267,3 +268,13 @@ def test_a_run_does_not_walk_along_what_is_too_young(outbox: SqlOutbox, engine: 
         found = bounds(connection, words, WEEK)
     assert (found.end, found.highest) == (first + 250, first + 299)
     assert prune(engine, Rules(WEEK)).removed == 250
+
+
+def test_the_binary_log_may_have_the_keys_only(outbox: SqlOutbox, engine: Engine) -> None:
+    """The session is as it was afterwards; other servers have no such thing, and nothing is asked of them."""
+    put(outbox, [Planned(["SENT"], [60]) for _ in range(10)])
+    heard: list[str] = []
+    sqlalchemy_event.listen(engine, "before_cursor_execute", lambda *said: heard.append(said[2]))
+    assert prune(engine, Rules(WEEK, minimal_row_image=True)).removed == 9
+    said = [one for one in heard if "row_image" in one]
+    assert [one.split()[-1] for one in said] == (["'MINIMAL'", "DEFAULT"] if outbox.dialect == "mysql" else [])

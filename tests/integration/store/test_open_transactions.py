@@ -22,7 +22,7 @@ pytestmark = pytest.mark.services
 @pytest.mark.parametrize("events", [10, 30, 100])
 @pytest.mark.parametrize("lease", ["row", "partition"])
 def test_a_relay_settles_beside_uncommitted_events(outbox: SqlOutbox, lease: str, events: int) -> None:
-    """C015, C042. MySQL scanned the whole primary key for a DELETE by keys, and waited for the application's new rows."""
+    """C015, C042. MySQL scanned the whole primary key for a DELETE by keys, and waited for the application's rows."""
     with outbox.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM outbox_relay")
     outbox.add([event(key=f"key-{n}") for n in range(events)])

@@ -1,8 +1,9 @@
 """Look-ups and deletes of many rows by their whole keys, in the order of the keys, and of no other row.
 
 A statement that locks must not touch a neighbour: it may be a row that somebody is just writing, and two that scan into
-each other's rows deadlock. That is left to no optimizer: with ``id IN (…)``, MySQL scans a table that looks small even
-when told FORCE INDEX (seen on 5.7 and 9.7), and PostgreSQL when statistics lie. A join from a list of keys cannot.
+each other's rows deadlock. That is left to no optimizer: with ``id IN (…)``, MySQL and MariaDB scan the whole key of a
+table that looks small, in spite of FORCE INDEX, if no other column is asked for, and PostgreSQL when statistics lie.
+A join from a list of keys cannot.
 """
 
 from __future__ import annotations

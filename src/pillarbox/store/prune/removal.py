@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from sqlalchemy import Connection
@@ -24,6 +25,22 @@ def remove_events(connection: Connection, words: Words, ids: Sequence[int]) -> i
         replays += [row[0] for row in fetch(connection, _REPLAYS_OF.sql(words, alone(part)))]
     _remove(connection, words, _REPLAY, alone(sorted(replays)))
     return _remove(connection, words, _EVENT, alone(ids))
+
+
+@contextmanager
+def small_row_image(connection: Connection, words: Words, *, wanted: bool) -> Iterator[None]:
+    """On MySQL and MariaDB, let the binary log have only the primary keys of what is deleted within.
+
+    Takes the right to set it (MySQL: SESSION_VARIABLES_ADMIN or SYSTEM_VARIABLES_ADMIN), else AccessRefused (PB-008).
+    """
+    if not wanted or words.dialect != "mysql":
+        yield
+        return
+    connection.exec_driver_sql("SET SESSION binlog_row_image = 'MINIMAL'")
+    try:
+        yield
+    finally:  # the connection may be pooled, and serve others after this
+        connection.exec_driver_sql("SET SESSION binlog_row_image = DEFAULT")
 
 
 def remove_receipts(connection: Connection, words: Words, counts: Mapping[int, int]) -> int:
