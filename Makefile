@@ -28,7 +28,7 @@ services-down: $(VENV)/.dev  ## stop them; their data stays
 bench: $(VENV)/.dev  ## the product against a raw loop, on the same servers in the same run
 	@$(PY) -m services run -- $(PY) -m bench $(ARGS)
 
-long: $(VENV)/.dev  ## the tests that take minutes
+long: $(VENV)/.dev  ## the tests that take minutes; long measurements: make bench ARGS="record --long steady"
 	@$(PY) -m services run -- $(PY) -m pytest --durations=10 -m long $(ARGS)
 
 venv: $(VENV)/.dev  ## .venv with every package of requirements/dev.txt
