@@ -106,6 +106,20 @@ def test_an_event_that_is_given_up_stays_given_up_when_the_database_is_away_for_
     assert publisher.arrived == []
 
 
+def test_a_relay_that_leaves_is_not_registered_again_by_its_own_renewals() -> None:
+    outbox = MemoryOutbox()
+
+    def fault(name: str, when: str) -> None:
+        if name == "leave" and when == "after":
+            one._keeper.renew_now()
+            time.sleep(0.1)  # long enough for a renewal, if there still was one
+
+    one = relay(outbox, MemoryPublisher(), fault)
+    with one.started():
+        eventually(lambda: len(outbox.tables.relays) == 1)
+    assert outbox.tables.relays == {}
+
+
 @pytest.mark.parametrize("successors", [0, 1, 4])
 def test_what_waits_behind_a_parked_event_that_is_given_up_stays_held(successors: int) -> None:
     outbox, publisher = MemoryOutbox(), MemoryPublisher()

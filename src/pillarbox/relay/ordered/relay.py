@@ -284,6 +284,7 @@ class OrderedRelay(Lifecycle):
         try:
             while self._sender.under_way and time.monotonic() < until:
                 self._settle(self._sender.take(min(0.5, self.settings.broker_deadline)))
+            self._keeper.stop()  # a renewal after the end would register this relay again: a ghost that has a share
             self._duties.release_all()
             self._store.leave()
         except DatabaseUnavailable as error:
