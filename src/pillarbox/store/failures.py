@@ -111,7 +111,8 @@ def _sqlite_by_text(text: str) -> Fault:
 
 
 def _without_code(error: BaseException) -> Fault:
-    if type(error).__name__ not in {"OperationalError", "ConnectionTimeout", "InterfaceError"}:
+    # PyMySQL's InternalError without a code: what came from the server is not its protocol, the connection broke off.
+    if type(error).__name__ not in {"OperationalError", "ConnectionTimeout", "InterfaceError", "InternalError"}:
         return Fault.BUG
     text = str(error)
     if _NO_DATABASE_AT_CONNECT.search(text):

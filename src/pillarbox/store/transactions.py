@@ -47,6 +47,8 @@ class Transactions:
         self._pause = pause
         self._chance = chance
         self._pid = os.getpid()
+        # The driver's own errors, too: SQLAlchemy lets those of setting the isolation level through as they are.
+        self._errors = (exc.DBAPIError, exc.TimeoutError, OSError, engine.dialect.loaded_dbapi.Error)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run ``work`` and commit."""
@@ -67,7 +69,7 @@ class Transactions:
         for left in reversed(range(self._tries)):
             try:
                 return attempt()
-            except (exc.DBAPIError, exc.TimeoutError, OSError) as error:
+            except self._errors as error:
                 fault = fault_of(error)
                 if fault is Fault.BUG:
                     raise

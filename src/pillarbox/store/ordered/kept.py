@@ -109,6 +109,4 @@ class KeptConnection:
 
 def _still_fit(error: BaseException) -> bool:
     """Whether the connection may be used after this error: not when it is lost, leads to a replica, or broke off."""
-    if isinstance(error, exc.DBAPIError):
-        return fault_of(error) not in (Fault.LOST, Fault.READ_ONLY)
-    return isinstance(error, Exception) and not isinstance(error, OSError)
+    return isinstance(error, Exception) and fault_of(error) not in (Fault.LOST, Fault.READ_ONLY)
