@@ -12,9 +12,7 @@ from bench.stopwatch import Stopwatch
 def run(job: Job, watch: Stopwatch) -> None:
     """Connect, then drain until nothing is left."""
     database = open_database(job.ownership, job.database)
-    broker = open_broker(job.broker, job.destination, job.batch)
-    if job.one_at_a_time:
-        broker = OneAtATime(broker)
+    broker = open_broker(job.broker, job.destination, job.batch, one_at_a_time=job.one_at_a_time)
     drain(database, broker, job.batch, watch)
     broker.close()
 
@@ -58,8 +56,12 @@ def _open_owned(kind: str, url: str, ahead: bool) -> RawDatabase:
             return OwnedMySQL(url, ahead=ahead)
 
 
-def open_broker(url: str, destination: str, batch: int, *, linger_ms: float = 5) -> RawBroker:
-    """Connected, nothing sent yet."""
+def open_broker(
+    url: str, destination: str, batch: int, *, linger_ms: float = 5, one_at_a_time: bool = False
+) -> RawBroker:
+    """Connected, nothing sent yet. ``one_at_a_time``: each message is confirmed before the next one is sent."""
+    if one_at_a_time and not url.startswith("amqp"):
+        return OneAtATime(open_broker(url, destination, batch, linger_ms=0))
     match url.split(":", 1)[0]:
         case "kafka":
             from bench.raw_kafka import RawKafka
@@ -68,7 +70,7 @@ def open_broker(url: str, destination: str, batch: int, *, linger_ms: float = 5)
         case "amqp":
             from bench.raw_rabbitmq import RawRabbitMQ
 
-            return RawRabbitMQ(url)
+            return RawRabbitMQ(url, one_at_a_time=one_at_a_time)
         case "embedded":
             from bench.raw_embedded import RawEmbedded
 

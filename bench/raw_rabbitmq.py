@@ -23,7 +23,11 @@ NOWHERE: Position = (None, None)
 class RawRabbitMQ:
     """The loop of the connection runs on its thread; what is sent is handed to it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, one_at_a_time: bool = False) -> None:
+        """``one_at_a_time``: the answer to a message sends the next one, on the loop's own thread."""
+        self._per_turn = 1 if one_at_a_time else MESSAGES_PER_TURN
+        self._waiting: Iterator[Row] | None = None  # what is sent once the message on its way is confirmed
+        self._one_at_a_time = one_at_a_time
         self._channel: Any = None
         self._awaited: set[int] = set()  # delivery tags without an answer
         self._next_tag = self._lowest_awaited = 1
@@ -40,7 +44,8 @@ class RawRabbitMQ:
         self._count = len(rows)
         self._awaited.update(range(self._next_tag, self._next_tag + len(rows)))
         self._next_tag += len(rows)
-        self._connection.ioloop.add_callback_threadsafe(partial(self._send_some, iter(rows)))
+        self._waiting = iter(rows) if self._one_at_a_time else None
+        self._connection.ioloop.add_callback_threadsafe(partial(self._send_some, self._waiting or iter(rows)))
 
     def finish(self) -> Sequence[Position]:
         self._wait()
@@ -48,7 +53,7 @@ class RawRabbitMQ:
 
     def _send_some(self, rows: Iterator[Row]) -> None:
         """A part, then the rest after the loop had its turn: the broker works on one part while the next is encoded."""
-        part = tuple(islice(rows, MESSAGES_PER_TURN))
+        part = tuple(islice(rows, self._per_turn))
         if not part:
             return
         publish, properties = self._channel.basic_publish, pika.BasicProperties
@@ -70,7 +75,8 @@ class RawRabbitMQ:
             )
             publish(exchange, kind, payload, envelope, mandatory=True)
         self._join_frames()
-        self._connection.ioloop.add_callback_threadsafe(partial(self._send_some, rows))
+        if self._waiting is None:
+            self._connection.ioloop.add_callback_threadsafe(partial(self._send_some, rows))
 
     def close(self) -> None:
         self._connection.ioloop.add_callback_threadsafe(self._connection.close)
@@ -85,7 +91,7 @@ class RawRabbitMQ:
 
     def _wait(self) -> None:
         """Until everything awaited has come, or the deadline."""
-        if not self._done.wait(DEADLINE):
+        if not self._done.wait(DEADLINE + (0.05 * self._count if self._one_at_a_time else 0)):
             raise RuntimeError("the deadline is over")
         if self._broken:
             raise RuntimeError(self._broken)
@@ -112,6 +118,8 @@ class RawRabbitMQ:
             self._awaited.discard(tag)
         if not self._awaited:
             self._done.set()
+        elif self._waiting is not None:
+            self._send_some(self._waiting)
 
     def _closed(self, _connection: object, reason: object) -> None:
         self._break(str(reason))

@@ -140,7 +140,7 @@ RUNS: tuple[Run, ...] = (
     Run("write-mysql", "write --database mysql", WRITE),
     Run("beside-postgres", "beside --database postgres", BESIDE),
     Run("beside-mysql", "beside --database mysql", BESIDE),
-    Run("hotkey-rabbitmq", "hotkey --database postgres --broker rabbitmq --events 10000", (ratio(0.9),)),
+    Run("hotkey-rabbitmq", "hotkey --database postgres --broker rabbitmq --events 3000", (ratio(0.9),)),
     Run("hotkey-kafka", "hotkey --database postgres --broker kafka --events 60000", (ratio(0.5),)),
     Run("parked-postgres", "parked --database postgres --broker kafka", PARKED),
     Run("parked-mysql", "parked --database mysql --broker kafka", PARKED),
