@@ -1,8 +1,8 @@
 """MySQL and MariaDB. Keys are written into the statement as numbers: no driver's placeholder is as fast.
 
-FORCE INDEX (PRIMARY) on each: on a table that looks small the optimizer prefers to scan all of it, and then waits for
-rows that writers hold. DELETE scans in spite of the hint, in the single-table and in the multi-table form, so there the
-keys come as a table of their own that is joined first: each row is then looked up by its whole key.
+On a table that looks small the optimizer prefers to scan all of it, and then waits for rows that writers hold. UPDATE
+heeds FORCE INDEX (PRIMARY); SELECT and DELETE scan in spite of it, on every version. There the keys come as a table of
+their own that is joined first, or an optimizer hint forbids the scan.
 """
 
 from __future__ import annotations
@@ -45,27 +45,25 @@ class MysqlStatements(MysqlSpans):
         ).rowcount
 
     def find(self, connection: Connection, keyed: Keyed, keys: Sequence[Key]) -> set[Key]:
-        """Key look-ups."""
+        """Key look-ups, whatever the table's size."""
+        columns = ", ".join(f"r.{name}" for name in keyed.columns)
         found: set[Key] = set()
         for part in in_parts(keys, KEYS_PER_STATEMENT):
-            found.update(
-                fetch(
-                    connection,
-                    f"SELECT {', '.join(keyed.columns)} FROM {keyed.table} FORCE INDEX (PRIMARY)"
-                    f" WHERE {_named(keyed, part)} FOR UPDATE",
-                )
-            )
+            joined = _joined(connection, keyed, part)
+            found.update(fetch(connection, f"SELECT STRAIGHT_JOIN {columns} FROM {joined} FOR UPDATE"))
         return found
 
     def delete(self, connection: Connection, keyed: Keyed, keys: Sequence[Key]) -> int:
         """Key look-ups, whatever the table's size."""
-        match = " AND ".join(f"r.{name} = k.{name}" for name in keyed.columns)
-        end = f" STRAIGHT_JOIN {keyed.table} AS r FORCE INDEX (PRIMARY) ON {match}"
-        table = _values if _has_values(connection) else _union
-        return sum(
-            connection.exec_driver_sql(f"DELETE r FROM {table(keyed, part)}{end}").rowcount
-            for part in in_parts(keys, KEYS_PER_STATEMENT)
-        )
+        obeys = _obeys_index_hints(connection)
+        deleted = 0
+        for part in in_parts(keys, KEYS_PER_STATEMENT):
+            if obeys:  # parsed and planned in half the time
+                rows = f"/*+ INDEX({keyed.table} PRIMARY) */ FROM {keyed.table} WHERE {_named(keyed, part)}"
+            else:
+                rows = f"r FROM {_joined(connection, keyed, part)}"
+            deleted += connection.exec_driver_sql(f"DELETE {rows}").rowcount
+        return deleted
 
     def add_receipts(self, connection: Connection, relay: str, receipts: Sequence[Receipt], *, again: bool) -> None:
         """Variables keep the statement short: parsing it is most of its cost."""
@@ -120,10 +118,18 @@ class MysqlStatements(MysqlSpans):
         return False
 
 
-def _has_values(connection: Connection) -> bool:
-    """VALUES ROW(…), ROW(…) as a table; parsing a UNION costs some 5 microseconds more for each key."""
+def _obeys_index_hints(connection: Connection) -> bool:
+    """MySQL 8.0.20 and later have hints that forbid the scan, also for DELETE; and VALUES ROW(…) as a table."""
     dialect = connection.dialect
-    return not dialect.is_mariadb and (dialect.server_version_info or ()) >= (8, 0, 19)  # type: ignore[attr-defined]
+    version = dialect.server_version_info or ()
+    return not dialect.is_mariadb and version >= (8, 0, 20)  # type: ignore[attr-defined]
+
+
+def _joined(connection: Connection, keyed: Keyed, keys: Sequence[Key]) -> str:
+    """The rows ``r`` of these keys, each looked up by its whole key."""
+    table = _values if _obeys_index_hints(connection) else _union
+    match = " AND ".join(f"r.{name} = k.{name}" for name in keyed.columns)
+    return f"{table(keyed, keys)} STRAIGHT_JOIN {keyed.table} AS r FORCE INDEX (PRIMARY) ON {match}"
 
 
 def _values(keyed: Keyed, keys: Sequence[Key]) -> str:
