@@ -41,6 +41,19 @@ class Odds:
     slow: float = 0.0
 
 
+def odds_of(dice: Random) -> Odds:
+    """Some relays see a calm broker, some a stormy one."""
+    storm = dice.choice((0.0, 1.0, 2.0, 4.0))
+    return Odds(
+        retryable=0.05 * storm,
+        permanent=0.01 * storm,
+        unknown=0.04 * storm,
+        away=0.02 * storm,
+        outage=0.04 * storm,
+        slow=0.1 * storm,
+    )
+
+
 class Broker:
     """What arrived, of all relays. ``calm`` ends all trouble, so that a round can end."""
 
@@ -59,6 +72,14 @@ class Broker:
             self._offsets[message.destination] += 1
             self.arrivals.append(Arrival(relay, message, offset))
         return Confirmed(0, offset)
+
+    def fail(self, message: Message) -> None:
+        """It was not confirmed at once."""
+        self.failed.add((message.event_id, message.destination))
+
+    def calm_down(self) -> None:
+        """From now on everything is confirmed."""
+        self.calm = True
 
     def count(self, fault: str) -> None:
         """One more of this kind."""
@@ -105,7 +126,7 @@ class DicePublisher:
             if not isinstance(outcome, Confirmed):
                 closed.add(stream)
             if not isinstance(outcome, Confirmed | Withheld):
-                self._broker.failed.add((message.event_id, message.destination))
+                self._broker.fail(message)
             outcomes.append(outcome)
         return outcomes
 

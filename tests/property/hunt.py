@@ -5,19 +5,26 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
 from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from typing import cast
 
 from pillarbox.relay.ordered import duties, lowmark
+from tests.property.broker import Broker
+from tests.property.files import FileBroker
+from tests.property.processes import Child
 from tests.property.rounds import Outcome, Round
+from tests.property.threads import Living
 from tests.property.worlds import MemoryWorld, SqlWorld, World
 from tests.servers import fresh_database, read_settings
 
 AT_ONCE = 6
 
 
-def play(worlds: Sequence[World], seeds: Sequence[int]) -> list[Outcome]:
-    """A round for each seed, as many at a time as there are worlds."""
+def play(worlds: Sequence[World], seeds: Sequence[int], folder: Path | None = None) -> list[Outcome]:
+    """A round for each seed, as many at a time as there are worlds. With a ``folder``, relays are processes."""
     free: SimpleQueue[World] = SimpleQueue()
     for world in worlds:
         free.put(world)
@@ -26,7 +33,10 @@ def play(worlds: Sequence[World], seeds: Sequence[int]) -> list[Outcome]:
         world = free.get()
         try:
             world.empty()
-            return Round(world, seed).run()
+            if folder is None:
+                return Round(world, seed, Broker(), Living).run()
+            with closing(FileBroker(folder / f"round-{seed}.broker")) as broker:
+                return Round(world, seed, cast("Broker", broker), Child).run()
         finally:
             free.put(world)
 
@@ -40,8 +50,8 @@ def quick_duties() -> None:
     lowmark.SETTLE_SECONDS = 0.11  # type: ignore[misc]
 
 
-def main(place: str, first: str, count: str) -> int:
-    """Returns how many rounds went wrong."""
+def main(place: str, first: str, count: str, processes: str = "") -> int:
+    """Returns how many rounds went wrong. ``processes``: anything, for relays that are processes."""
     logging.disable(logging.CRITICAL)
     quick_duties()
     with ExitStack() as stack:
@@ -53,7 +63,8 @@ def main(place: str, first: str, count: str) -> int:
                 url = stack.enter_context(fresh_database(read_settings()[f"PILLARBOX_TEST_{place.upper()}"]))
                 worlds.append(SqlWorld(url))
             stack.callback(worlds[-1].close)
-        outcomes = play(worlds, range(int(first), int(first) + int(count)))
+        folder = Path(stack.enter_context(TemporaryDirectory())) if processes else None
+        outcomes = play(worlds, range(int(first), int(first) + int(count)), folder)
     faults: Counter[str] = Counter()
     for outcome in outcomes:
         faults.update(outcome.faults)

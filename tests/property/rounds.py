@@ -1,17 +1,16 @@
 """One round: writers, relays and faults, all from one seed (but for the threads' own interleaving)."""
 
-import threading
 import time
+import traceback
 from collections import Counter
+from collections.abc import Callable
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from pillarbox.policy.retry import RetryPolicy
-from pillarbox.relay.ordered import OrderedRelay
 from pillarbox.relay.settings import RelaySettings
-from tests.property.broker import Broker, DicePublisher, Odds
+from tests.property.broker import Broker
 from tests.property.checks import effects, unfinished, wrong
-from tests.property.fate import Fate, FatefulStore, Sleeper
 from tests.property.worlds import SqlWorld, World
 from tests.property.writers import Writer
 
@@ -33,53 +32,52 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-class Living:
-    """A relay at work, and its fate."""
+class Alive(Protocol):
+    """A relay at work, whichever way; what may happen to it happens a little later."""
 
-    def __init__(self, world: World, broker: Broker, random: Random, name: str, settings: RelaySettings) -> None:
-        self.fate = Fate(name)
-        self.suspends = random.random() < 0.5
-        odds = _odds(random)
-        publisher = DicePublisher(broker, self.fate, odds, random)
-        store = FatefulStore(world.store(name, settings.lease), self.fate)
-        clock = Sleeper(self.fate) if self.suspends else None
-        self.relay = OrderedRelay(store, publisher, settings, clock=clock, chance=random.random)
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    @property
-    def name(self) -> str:
-        return self.fate.name
+    name: str
+    error: BaseException | None
 
     @property
     def works(self) -> bool:
-        return not self.fate.dead and self._thread.is_alive()
+        """True unless it is dead, or has ended."""
+        ...
 
-    def end(self) -> None:
-        """Stop and join; a dead one, too."""
-        self.relay.stop()
-        self._thread.join(20)
-        if self._thread.is_alive():
-            self.error = self.error or TimeoutError("does not stop")
+    def kill(self, after: int) -> None:
+        """SIGKILL."""
+        ...
 
-    def _run(self) -> None:
-        try:
-            self.relay.run()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the round reports it
-            self.error = error
+    def sleep(self, after: int, seconds: float, dice: Random) -> Kind:
+        """SIGSTOP, and CONT; returns which kind it is."""
+        ...
+
+    def lose_answers(self, count: int) -> None:
+        """The database's, to what was committed."""
+        ...
+
+    def leave(self) -> None:
+        """SIGTERM."""
+        ...
+
+    def end(self) -> Counter[str]:
+        """Stop and join; a dead one, too. What it has seen, by kind."""
+        ...
+
+
+Hire = Callable[[World, Broker, Random, str, RelaySettings], Alive]
 
 
 class Round:
     """Runs once."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: World, seed: int, broker: Broker, hire: Hire) -> None:
         self._world = world
         self._seed = seed
         self._random = Random(seed)
-        self._broker = Broker()
-        self._living: list[Living] = []
-        self._all: list[Living] = []
+        self._broker = broker
+        self._hire = hire
+        self._living: list[Alive] = []
+        self._all: list[Alive] = []
         self._faults: Counter[str] = Counter()
         self._history: list[str] = []
         self._began = time.monotonic()
@@ -120,9 +118,9 @@ class Round:
         found = self._wait_for_the_end()
         self._tell("all is done")
         for one in self._all:
-            one.end()
-            if one.error is not None and not one.fate.dead:
-                found.append(f"relay {one.name} raised {one.error!r}")
+            self._faults.update(one.end())
+            if one.error is not None:
+                found.append(f"relay {one.name} raised " + "".join(traceback.format_exception(one.error)))
         self._tell("all relays ended")
         return self._judge(found, {event_id for writer in writers for event_id in writer.withdrawn})
 
@@ -134,21 +132,17 @@ class Round:
         boundaries = int(dice.expovariate(1 / 25))
         self._tell(f"{kind} {victim.name} (after {boundaries})")
         if kind == "kill":
-            victim.fate.die_after(boundaries)
+            victim.kill(boundaries)
             self._replace(victim)
         elif kind in ("stall", "suspend"):
-            kind = "suspend" if victim.suspends else "stall"
-            at = dice.choice((None, "read", "read_parked"))
-            victim.fate.sleep_after(
-                boundaries if at is None else boundaries // 10, self._settings.lease * (1.2 + dice.random()), at
-            )
+            kind = victim.sleep(boundaries, self._settings.lease * (1.2 + dice.random()), dice)
         elif kind == "lost answers":
-            victim.fate.lose_answers(dice.randint(1, 6))
+            victim.lose_answers(dice.randint(1, 6))
         elif kind == "cut":
             self._world.cut()
         elif kind == "stop":
             self._living.remove(victim)
-            victim.relay.stop()
+            victim.leave()
             self._replace(victim)
         elif kind == "join" and len(self._living) < 4:
             self._join()
@@ -156,7 +150,7 @@ class Round:
             self._world.replay_dead()
         self._faults[kind] += 1
 
-    def _replace(self, victim: Living) -> None:
+    def _replace(self, victim: Alive) -> None:
         if victim in self._living and len(self._living) > 1:
             self._living.remove(victim)
         if self._random.random() < 0.7 or not [one for one in self._living if one is not victim]:
@@ -164,13 +158,13 @@ class Round:
 
     def _join(self) -> None:
         name = f"r{self._seed}-{len(self._all)}"
-        one = Living(self._world, self._broker, Random(self._random.random()), name, self._settings)
+        one = self._hire(self._world, self._broker, Random(self._random.random()), name, self._settings)
         self._living.append(one)
         self._all.append(one)
         self._tell(f"{name} joins")
 
     def _calm_down(self) -> None:
-        self._broker.calm = True
+        self._broker.calm_down()
         if self._random.random() < 0.5:
             self._tell(f"replayed {self._world.replay_dead()}")
         if not any(one.works for one in self._all):
@@ -199,10 +193,6 @@ class Round:
             self._history.append(f"arrived {at} by {one.relay}, offset {one.offset}")
         self._history += [f"{key}: {state}, {rows.errors[key]}" for key, state in sorted(rows.parked.items())]
         self._faults.update(self._broker.faults)
-        for one in self._all:
-            self._faults["takeover seen as crash"] += one.relay.stats.crashes_seen
-            self._faults["settlement refused"] += one.relay.stats.partitions_lost
-            self._faults["straggler swept up"] += one.relay.stats.stragglers
         return Outcome(
             self._seed,
             found,
@@ -215,16 +205,3 @@ class Round:
 
     def _tell(self, what: str) -> None:
         self._history.append(f"{time.monotonic() - self._began:.3f} {what}")
-
-
-def _odds(dice: Random) -> Odds:
-    """Some relays see a calm broker, some a stormy one."""
-    storm = dice.choice((0.0, 1.0, 2.0, 4.0))
-    return Odds(
-        retryable=0.05 * storm,
-        permanent=0.01 * storm,
-        unknown=0.04 * storm,
-        away=0.02 * storm,
-        outage=0.04 * storm,
-        slow=0.1 * storm,
-    )

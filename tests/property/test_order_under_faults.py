@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,22 @@ def test_in_memory() -> None:
 def test_on_a_database(worlds: list[SqlWorld]) -> None:
     """M04 to M08: 50 rounds on each."""
     report(play(worlds, seeds(1_000, 50)))
+
+
+@pytest.mark.services
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("server", SERVERS)
+def test_with_processes_that_are_killed_and_stopped(worlds: list[SqlWorld], tmp_path: Path) -> None:
+    """C084: SIGKILL at any moment, SIGSTOP beyond the lease."""
+    report(play(worlds, seeds(2_000, 6), tmp_path))
+
+
+@pytest.mark.services
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("server", SERVERS)
+def test_50_rounds_with_processes(worlds: list[SqlWorld], tmp_path: Path) -> None:
+    report(play(worlds, seeds(20_000, 50), tmp_path))
 
 
 @pytest.mark.services

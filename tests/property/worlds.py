@@ -166,7 +166,7 @@ class SqlWorld:
     def __init__(self, url: str) -> None:
         if url.startswith("mysql"):
             url += "?ssl_disabled=true"  # a round opens many connections, and PyMySQL's TLS takes 30 ms of CPU for each
-        self._url = url
+        self.url = url
         # Looks whether its connection was cut. A new one each time would cost more than the rounds (TLS).
         self.engine: Engine = create_engine(url, pool_pre_ping=True)
         self._writers: Engine = relay_engine(url, pool_size=8)
@@ -204,7 +204,7 @@ class SqlWorld:
             yield _SqlWriting(connection)
 
     def store(self, relay_id: str, lease: float) -> OrderedStore:
-        self._relay_engines.append(relay_engine(self._url, pool_size=3))
+        self._relay_engines.append(relay_engine(self.url, pool_size=3))
         return PartitionStore(self._relay_engines[-1], relay_id=relay_id, lease=lease)
 
     def cut(self) -> int:
