@@ -7,9 +7,11 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+from bench import machine
 from bench.child import CHECKOUT
 from bench.places import tell
 from bench.runs import RUNS, Run, Summary
@@ -22,16 +24,33 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("record", help="run by name, and keep the answer in a file")
     parser.add_argument("names", nargs="*", help="of runs, or the beginnings of names; none: list them")
     parser.add_argument("--long", action="store_true", help="also those that take minutes")
+    parser.add_argument("--below", type=float, metavar="LOAD", help="before each run wait for this load average")
     parser.set_defaults(run=run, table=as_table)
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Each run in a process of its own; one that fails does not stop the others."""
     chosen = [one for one in RUNS if any(one.name.startswith(name) for name in options.names)]
-    failed = [
-        one.name for one in chosen if (options.long or not one.long or one.name in options.names) and not keep(one)
-    ]
-    return {"bench": "record", "failed": failed, "runs": [[one.name, one.arguments, one.long] for one in RUNS]}
+    failed = []
+    for one in chosen:
+        if one.long and not options.long and one.name not in options.names:
+            continue
+        if options.below is not None:
+            wait_for_rest(options.below)
+        if not keep(one):
+            failed.append(one.name)
+    listed = [] if options.names else [[one.name, one.arguments, one.long] for one in RUNS]
+    return {"bench": "record", "failed": failed, "runs": listed}
+
+
+def wait_for_rest(load: float, patience: float = 900.0) -> None:
+    """Until the load average of one minute is below ``load``; after ``patience`` seconds it is said, and goes on."""
+    deadline = time.monotonic() + patience
+    while (now := machine.load()[0]) >= load:
+        if time.monotonic() > deadline:
+            tell(f"the load average is still {now:g}: what follows was measured on a busy machine")
+            return
+        time.sleep(2)
 
 
 def keep(one: Run) -> bool:
