@@ -41,9 +41,11 @@ class Child:
         json.dump(task, self._process.stdin)
         self._process.stdin.close()
         self._process.stdin = None  # communicate() would flush it
+        self._up = up
+
+    def wait(self) -> None:
         until = time.monotonic() + 30
-        # Only the first one is waited for: that others come late, or never, is part of the play.
-        while name.endswith("-0") and not up.exists() and self._process.poll() is None and time.monotonic() < until:
+        while not self._up.exists() and self._process.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
 
     @property
@@ -78,7 +80,7 @@ class Child:
             _, said = self._process.communicate()
             self.error = TimeoutError(f"does not stop: {said}")
         else:
-            if self._process.returncode and not self._killed:
+            if self._process.returncode not in (0, -signal.SIGTERM) and not self._killed:  # SIGTERM while it starts
                 self.error = RuntimeError(f"ended with {self._process.returncode}: {said}")
         return Counter({"process killed": int(self._killed)})
 

@@ -43,6 +43,10 @@ class Alive(Protocol):
         """True unless it is dead, or has ended."""
         ...
 
+    def wait(self) -> None:
+        """Until it works."""
+        ...
+
     def kill(self, after: int) -> None:
         """SIGKILL."""
         ...
@@ -102,6 +106,8 @@ class Round:
         self._tell(f"{self._settings}")
         for _ in range(dice.randint(1, 3)):
             self._join()
+        for one in self._living:  # that later ones come late, or never, is part of the play
+            one.wait()
         keys = dice.choice((1, 1, 2, 3, 5))
         writers = [Writer(self._world, Random(dice.random()), keys, self._tell) for _ in range(dice.randint(2, 3))]
         threads = [writer.start(dice.randint(3, 7)) for writer in writers]

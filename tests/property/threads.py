@@ -36,6 +36,9 @@ class Living:
     def works(self) -> bool:
         return not self._fate.dead and self._thread.is_alive()
 
+    def wait(self) -> None:
+        """It works at once."""
+
     def kill(self, after: int) -> None:
         self._fate.die_after(after)
 
