@@ -3,10 +3,12 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import DBAPIError
 
 from pillarbox.errors import DatabaseBusy
 from pillarbox.ports import Delivery, OrderedSettled, OrderedSettlement, Span
@@ -93,7 +95,8 @@ class Place:
             if self.outbox.dialect == "postgresql":
                 other.exec_driver_sql(f"SELECT pg_terminate_backend({driver.info.backend_pid}, 5000)")
             else:
-                other.exec_driver_sql(f"KILL {driver.thread_id()}")
+                with suppress(DBAPIError):  # it is gone already: 1094
+                    other.exec_driver_sql(f"KILL {driver.thread_id()}")
         if self.outbox.dialect != "postgresql":
             self._wait_until_gone(driver.thread_id())
 

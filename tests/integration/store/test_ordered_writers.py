@@ -45,13 +45,14 @@ def eventually(look: Callable[[], Any], condition: Callable[[Any], bool]) -> Any
 
 
 def test_a_transaction_that_only_reads_is_no_writer(outbox: OrderedOutbox) -> None:
-    """C015: neither is one that never touched the outbox, where the server tells that (PostgreSQL)."""
+    """C015: neither is one that never touched the outbox."""
+    if outbox.dialect != "postgresql":
+        pytest.skip("this server lists the transactions of all databases: those of other tests, too")
     relay = OrderedWorld(outbox).relay()
     with outbox.engine.connect() as other:
         other.execute(text("SELECT COUNT(*) FROM outbox_event")).all()
-        if outbox.dialect == "postgresql":
-            other.execute(text("INSERT INTO business VALUES (1)"))
-        assert eventually(relay.store.writers, lambda found: not found) == frozenset()
+        other.execute(text("INSERT INTO business VALUES (1)"))
+        assert relay.store.writers() == frozenset()
 
 
 def test_a_writer_keeps_a_name_until_its_transaction_ends_also_when_prepared(outbox: OrderedOutbox) -> None:
@@ -66,10 +67,12 @@ def test_a_writer_keeps_a_name_until_its_transaction_ends_also_when_prepared(out
         else (["XA START 'late'"], ["XA END 'late'"], "XA PREPARE 'late'", "XA COMMIT 'late'")
     )
     with engine.connect() as writer:
+        others = relay.store.writers() or frozenset()
+        time.sleep(0 if postgres else 1.1)  # MySQL names a transaction by the second in which it began
         for sql in begin:
             writer.exec_driver_sql(sql)
         write.insert(writer, [write.row_of(event(key="k"))])
-        named = eventually(relay.store.writers, bool)
+        named = eventually(relay.store.writers, lambda found: found - others) - others
         for sql in end:
             writer.exec_driver_sql(sql)
         try:
