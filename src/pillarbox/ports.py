@@ -379,7 +379,7 @@ class Ownership(Protocol):
 class OrderedQueue(Protocol):
     """Reading the owned partitions and settling. One thread.
 
-    ``read`` and ``read_parked`` leave out, in the same snapshot, partitions whose owner is another relay by now: whoever
+    ``read`` and ``read_parked`` leave out, in the same snapshot, partitions whose owner is another relay by now: who
     was stalled before the read knows old holds, and would send what has to wait. A batch that was read as the owner is
     a prefix of each of its streams for ever.
     """

@@ -99,15 +99,23 @@ def build_relay(config: Config, relay_id: str | None = None) -> Iterator[Relay |
     settings = relay_settings(config.relay)
     publisher = make_publisher(broker_url(config), deadline=settings.broker_deadline)
     with open_checked_engine(config) as engine:
-        yield _relay(engine, publisher, settings, config.relay.ownership, relay_id)
+        # What is archived goes by the pruner, which hands it over first.
+        at_once = config.retention.by_relay and config.retention.keep == 0 and config.retention.archive is None
+        yield _relay(engine, publisher, settings, config.relay.ownership, relay_id, keep_sent=not at_once)
 
 
 def relay_for(
-    database: str, broker: str, settings: RelaySettings | None = None, *, ownership: Ownership = "partition"
+    database: str,
+    broker: str,
+    settings: RelaySettings | None = None,
+    *,
+    ownership: Ownership = "partition",
+    keep_sent: bool = True,
 ) -> Relay | OrderedRelay:
     """A relay for an application that runs its own: ``with relay_for(url, broker_url).started(): …``.
 
-    ``ownership`` partition keeps the order of each key; row is for competing workers without order. The relay has its
+    ``ownership`` partition keeps the order of each key; row is for competing workers without order.
+    ``keep_sent`` False deletes each event with its settlement (partition only), but never the highest id. It has its
     own pool of connections and its own threads, so that requests do not wait for it. The tables are checked now, the
     broker is waited for. Raises BadUrl, MissingDriver, DatabaseUnavailable, AccessRefused, TablesMissing or
     SchemaMismatch.
@@ -120,16 +128,23 @@ def relay_for(
             check_schema(connection)
     except SQLAlchemyError as error:
         raise connect_error(error, database) from error
-    return _relay(engine, publisher, settings, ownership)
+    return _relay(engine, publisher, settings, ownership, keep_sent=keep_sent)
 
 
 def _relay(
-    engine: Engine, publisher: Publisher, settings: RelaySettings, ownership: Ownership, relay_id: str | None = None
+    engine: Engine,
+    publisher: Publisher,
+    settings: RelaySettings,
+    ownership: Ownership,
+    relay_id: str | None = None,
+    *,
+    keep_sent: bool = True,
 ) -> Relay | OrderedRelay:
     name = relay_id or new_relay_id()
     if ownership == "row":
         return Relay(RowLeaseStore(engine, relay_id=name, lease=settings.lease), publisher, settings)
-    return OrderedRelay(PartitionStore(engine, relay_id=name, lease=settings.lease), publisher, settings)
+    store = PartitionStore(engine, relay_id=name, lease=settings.lease, keep_sent=keep_sent)
+    return OrderedRelay(store, publisher, settings)
 
 
 def relay_settings(relay: RelayConfig) -> RelaySettings:

@@ -39,6 +39,6 @@ class RetryPolicy:
         return ceiling * chance if self.jitter else ceiling
 
     def exhausted(self, attempts: int, *, unknown: bool = False) -> bool:
-        """True when ``attempts`` failures are all that is allowed; ``unknown``: the last one was sent without answer."""
+        """True when ``attempts`` failures are all that is allowed; ``unknown``: the last one had no answer."""
         limit = self.max_attempts if not unknown or self.max_unknown is None else self.max_unknown
         return attempts >= limit

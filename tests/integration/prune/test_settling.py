@@ -6,7 +6,11 @@ import pytest
 from sqlalchemy import Connection
 
 from pillarbox.event.destination import Topic
+from pillarbox.publish.memory import MemoryPublisher
+from pillarbox.relay import OrderedRelay, RelaySettings
 from pillarbox.store.capabilities import detect
+from pillarbox.store.engines import relay_engine
+from pillarbox.store.ordered import PartitionStore
 from pillarbox.store.prune.settling import remove_sent
 from pillarbox.store.prune.words import words_of
 from pillarbox.testing.conformance.store_world import event
@@ -97,3 +101,13 @@ def test_two_deliveries_settled_at_once_by_two_relays_leave_no_event_behind_unse
     else:
         assert first in event_ids(outbox)
         assert {key for key in outbox.receipts() if key[0] == first} == {(first, 0), (first, 1)}
+
+
+def test_a_relay_that_keeps_nothing_leaves_the_highest_id_alone(outbox: SqlOutbox) -> None:
+    """Through the relay itself: events with one destination and with several go with their settlement."""
+    ids = add(outbox, *[1] * 20, 2, 3, 1)
+    publisher = MemoryPublisher()
+    store = PartitionStore(relay_engine(outbox.url), relay_id="keeps-nothing", lease=10.0, keep_sent=False)
+    OrderedRelay(store, publisher, RelaySettings(lease=10.0, broker_deadline=2.0)).run(until_empty=True)
+    assert len(publisher.arrived) == 26
+    assert event_ids(outbox) == receipt_ids(outbox) == {ids[-1]}

@@ -31,6 +31,7 @@ from . import holds, moving, ownership, signs
 from .kept import Database, KeptConnection
 from .ownership import Wanted
 from .reading import Reader
+from .removing import AtOnce
 from .settling import Settling
 from .statements import statements
 from .writers import Writers
@@ -67,6 +68,7 @@ class PartitionStore:
         lease: float,
         host: str = "",
         version: str = "",
+        keep_sent: bool = True,
         pause: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -83,7 +85,8 @@ class PartitionStore:
         self._database, self._renewals = _database(engine, pause), _database(engine, pause)
         self._statements = statements(engine.dialect.name)
         self._reader = Reader(engine.dialect.name, self._statements, relay_id)
-        self._settling = Settling(engine.dialect.name, self._statements, relay_id, lease)
+        at_once = None if keep_sent else AtOnce()
+        self._settling = Settling(engine.dialect.name, self._statements, relay_id, lease, at_once)
         self._writers = Writers(pause, monotonic)
         self._partitions: int | None = None
 

@@ -31,6 +31,7 @@ from ..settle import MAX_ATTEMPTS, storable
 from ..workrows import Fence, WorkRows, work_rows
 from . import freeing
 from .kept import Database
+from .removing import AtOnce
 from .statements import LANES, PARKED, READY, Key, Receipt, Renewal, Statements
 
 T = TypeVar("T")
@@ -48,12 +49,17 @@ class Settling:
     statements: Statements
     owner: str
     lease: float
+    at_once: AtOnce | None = None
 
     def settle(self, database: Database, settlement: OrderedSettlement) -> OrderedSettled:
         """See ports.OrderedQueue.settle."""
         round_ = _Round.of(settlement)
         try:
-            if round_.only_sent and database.read(lambda connection: self._in_one_statement(connection, round_)):
+            if (
+                round_.only_sent
+                and self.at_once is None
+                and database.read(lambda connection: self._in_one_statement(connection, round_))
+            ):
                 return OrderedSettled(len(round_.sent), 0)
             return database.write(lambda connection: self._all(connection, round_))
         except (_NotAsExpected, DataError, IntegrityError):  # DataError: PostgreSQL's division by zero
@@ -74,7 +80,7 @@ class Settling:
         _expect(do.delete(connection, READY, ready), len(ready))
         _expect(do.delete(connection, PARKED, parked), len(parked))
         do.park(connection, [*round_.aside, *round_.aside_parked])
-        do.add_receipts(connection, self.owner, round_.receipts(), again=False)
+        do.add_receipts(connection, self.owner, self._needed(connection, round_.receipts()), again=False)
         kept = freeing.free(connection, do, round_.freed)
         sent, aside = len(round_.sent) + len(round_.sent_parked), len(round_.aside) + len(round_.aside_parked)
         return OrderedSettled(sent, aside, kept=tuple(kept))
@@ -93,9 +99,12 @@ class Settling:
         do.delete(connection, PARKED, sorted(parked))
         do.park(connection, [*filter(there.ready_row, ours.aside), *filter(there.parked_aside, ours.aside_parked)])
         new = [one for one in ours.receipts() if one[:2] not in before]
-        do.add_receipts(connection, self.owner, new, again=True)
+        do.add_receipts(connection, self.owner, self._needed(connection, new), again=True)
         kept = freeing.free(connection, do, ours.freed)
         return _report(ours, there, before, lost, kept)
+
+    def _needed(self, connection: Connection, receipts: list[Receipt]) -> list[Receipt]:
+        return receipts if self.at_once is None else self.at_once.remove(connection, receipts)
 
     def _write_holds(self, connection: Connection, round_: _Round) -> None:
         self._lock_holds(connection, round_, ())
