@@ -110,7 +110,7 @@ def test_a_retry_holds_back_its_own_key_only() -> None:
     one = relay(outbox, publisher)
     with running(one):
         eventually(lambda: all_sent(outbox))
-    assert [one.payload for one in publisher.arrived][0] == b"2"
+    assert publisher.arrived[0].payload == b"2"
     assert_in_order(publisher)
     assert one.stats.retried == 2
     assert one.stats.held == 2
@@ -119,9 +119,7 @@ def test_a_retry_holds_back_its_own_key_only() -> None:
 def test_a_key_whose_head_is_dead_waits_until_the_head_is_replayed() -> None:
     outbox = MemoryOutbox()
     broken = True
-    publisher = MemoryPublisher(
-        lambda one: Rejected("no", permanent=True) if broken and one.payload == b"0" else None
-    )
+    publisher = MemoryPublisher(lambda one: Rejected("no", permanent=True) if broken and one.payload == b"0" else None)
     ids = outbox.add([message("a", 0), message("a", 1), message("b", 2)])
     with running(relay(outbox, publisher)):
         eventually(lambda: outbox.states()[(ids[2], 0)] == "SENT" and outbox.states()[(ids[1], 0)] == "HELD")
@@ -319,4 +317,4 @@ def test_an_event_that_kills_its_relay_ends_dead_and_its_neighbours_are_delivere
     assert outbox.states()[(ids[120], 0)] == "DEAD"
     assert crashes <= 10
     assert sum(state == "DEAD" for state in outbox.states().values()) == 1
-    assert {state for state in outbox.states().values()} <= {"SENT", "DEAD", "HELD"}
+    assert set(outbox.states().values()) <= {"SENT", "DEAD", "HELD"}
