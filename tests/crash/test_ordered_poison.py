@@ -65,9 +65,8 @@ def test_an_event_that_kills_its_relay_ends_dead_and_every_neighbour_is_delivere
         died = deaths.read_text().count("died")
     print(f"{died} relays died")
     assert 3 <= died <= 10
-    dead = lab.rows(
-        "SELECT e.payload, p.error FROM outbox_parked p JOIN outbox_event e ON e.id = p.id WHERE state = 'DEAD'"
-    )
+    parked_events = "FROM outbox_parked p JOIN outbox_event e ON e.id = p.id"
+    dead = lab.rows(f"SELECT e.payload, p.error {parked_events} WHERE p.state = 'DEAD'")
     assert [bytes(payload) for payload, _ in dead] == [b"poison"]
     assert "crash-loop" in dead[0][1]
     held = lab.rows(f"SELECT e.event_key {parked_events} WHERE p.state = 'HELD'")
