@@ -244,6 +244,8 @@ class Session:
     def _run(self) -> None:
         try:
             self._ioloop.start()
+        except Exception as error:  # noqa: BLE001 - pika raises here when a reset follows a connect at once
+            log.warning("RabbitMQ at %s: the connection's thread ends, another one follows: %r", self._url.shown, error)
         finally:
             self._batch.fail_rest(Unknown("the connection's thread has ended", destination_healthy=False))
             self._tell_waiters(ConnectionError("the connection's thread has ended"))
