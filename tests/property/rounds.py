@@ -108,7 +108,7 @@ class Round:
             self._join()
         for one in self._living:  # that later ones come late, or never, is part of the play
             one.wait()
-        keys = dice.choice((1, 1, 2, 3, 5))
+        keys = dice.choice((1, 2, 3, 3, 6))
         writers = [Writer(self._world, Random(dice.random()), keys, self._tell) for _ in range(dice.randint(2, 3))]
         threads = [writer.start(dice.randint(3, 7)) for writer in writers]
         for _ in range(dice.randint(1, 4)):

@@ -21,7 +21,8 @@ from pillarbox.store.memory_outbox import MemoryOutbox, MemoryTransaction
 from pillarbox.store.ordered import PartitionStore
 from pillarbox.store.replay import replay
 
-AGGREGATES = ("k0", "k1", "k2", "k3", "k4", "k5")
+AGGREGATES = ("k6", "k25", "k35", "k0", "k72", "k1")
+"""The first three share a partition, and so do the next two: late commits of one key meet later ids of another."""
 
 
 class Receipt(NamedTuple):
