@@ -78,7 +78,7 @@ def statements(one: object) -> Iterator[list[str]]:
 
 
 def test_in_normal_running_nothing_is_written_for_crashes(lab: Lab, broker: MemoryPublisher) -> None:
-    """How far events were handed out rides on the settlement before: a few writes for each round, none for each event."""
+    """How far events were handed out rides on the settlement before: a few writes for a round, none for an event."""
     with relay(lab.url, broker, batch=500) as one:
         written(lab, "warm", 10)
         wait_until(lambda: lab.sent() == 10)
