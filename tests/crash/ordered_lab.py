@@ -84,15 +84,15 @@ class Lab:
         self.world.close()
 
     @contextmanager
-    def relay(self, name: str, broker: str, *, lease: float, deadline: float) -> Iterator[Started]:
+    def relay(
+        self, name: str, broker: str, *, lease: float, deadline: float, env: dict[str, str] | None = None
+    ) -> Iterator[Started]:
         """``pillarbox relay`` as a process of its own, that ends with a report on its standard output."""
         command = [sys.executable, "-m", "pillarbox", "relay", "--database", self.url, "--broker", broker, "--json"]
         command += ["--relay-id", name, "--lease", str(lease), "--broker-deadline", str(deadline)]
         out, err = (self.folder / f"{name}-{time.monotonic_ns()}.{end}" for end in ("out", "err"))
         with out.open("wb") as out_file, err.open("wb") as err_file:
-            process = subprocess.Popen(
-                command, cwd=self.folder, env=environment(None), stdout=out_file, stderr=err_file
-            )
+            process = subprocess.Popen(command, cwd=self.folder, env=environment(env), stdout=out_file, stderr=err_file)
             try:
                 yield Started(process, out, err)
             finally:
