@@ -15,6 +15,7 @@ from bench.record import FIGURES, kept
 from bench.runs import RUNS, Summary
 
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
+HEADING = 2  # lines of a table
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 NAMES = {
     "postgres": "PostgreSQL",
@@ -28,6 +29,9 @@ NAMES = {
     "embedded": "embedded log",
     "null": "no broker",
 }
+AT_REST = 1.0
+"""Load average above which nothing that was timed is judged."""
+
 Answers = Mapping[str, Summary]
 
 
@@ -82,9 +86,9 @@ def drawn(answers: Answers) -> dict[str, str]:
 def page(answers: Answers, graphs: Mapping[str, str]) -> str:
     """What stands between the marks."""
     pictures = [f"![{name}](figures/{name}.svg)" for name in graphs]
-    parts = [_machine(answers), "\n".join(_limits(answers)), *pictures, "\n".join(_drains(answers))]
-    parts += ["\n".join(_latencies(answers)), "\n".join(_writes(answers))]
-    return "\n\n".join(part for part in parts if part)
+    tables = [list(make(answers)) for make in (_limits, _drains, _latencies, _writes)]
+    limits, *rest = ["\n".join(lines) if len(lines) > HEADING else "" for lines in tables]
+    return "\n\n".join(part for part in (_machine(answers), limits, *pictures, *rest) if part)
 
 
 def _machine(answers: Answers) -> str:
@@ -106,8 +110,10 @@ def _limits(answers: Answers) -> Iterator[str]:
     for one in RUNS:
         for bar in one.bars if one.name in answers else ():
             summary = answers[one.name]
-            sign, verdict = "≥" if bar.at_least else "≤", "met" if bar.holds(summary) else "**missed**"
             found, load = bar.measured(summary), summary["machine"]["load_average_before"][0]
+            sign, verdict = "≥" if bar.at_least else "≤", "met" if bar.holds(summary) else "**missed**"
+            if load > AT_REST and not bar.counted:
+                verdict = "no verdict, busy"
             yield f"| {one.name} | {bar.what} | {sign} {bar.limit:g} | {found:g} | {verdict} | {load:g} |"
 
 
