@@ -175,6 +175,20 @@ def test_a_destination_in_trouble_is_held_whole_unless_others_of_it_got_through(
     assert [(stream.lane, hold.mode) for stream, hold in found.holds.items()] == [(1, "away")]
 
 
+@pytest.mark.parametrize("first", [Withheld("no time"), Unavailable("down")])
+@pytest.mark.parametrize("second", [Rejected("no", True), Rejected("busy", False), Unknown("late", True)])
+def test_an_earlier_event_that_is_not_confirmed_makes_a_failed_one_wait(first: Outcome, second: Outcome) -> None:
+    found = decided([delivery(1), delivery(2)], [first, second])
+    assert (found.aside, found.holds, found.staying) == ([], {}, {0: 1})
+
+
+def test_a_destination_in_trouble_parks_what_an_outage_stopped_together_with_what_follows_it() -> None:
+    sick = Unavailable("no leader", broker_answers=True)
+    found = decided([delivery(1), delivery(2, 2), delivery(3)], [Unavailable("down"), sick, Withheld("behind 1")])
+    assert [(a.key.id, a.state) for a in found.aside] == [(2, "HELD"), (1, "HELD"), (3, "HELD")]
+    assert not found.staying
+
+
 def test_attempts_run_out_and_the_key_waits_for_a_person_or_goes_on_by_choice() -> None:
     last = [delivery(1, attempts=2), delivery(2)]
     outcomes: list[Outcome] = [Unknown("late", True), Withheld("")]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from pillarbox.errors import DatabaseUnavailable
+import pytest
+
+from pillarbox.errors import DatabaseUnavailable, LeaseMismatch
 from pillarbox.event.message import Message
 from pillarbox.policy.retry import RetryPolicy
 from pillarbox.ports import Outcome, Rejected
@@ -119,3 +124,118 @@ def test_an_outage_while_events_are_sent_alone_after_crashes_gives_nobody_up() -
         assert outbox.states() == {(1, 0): "PENDING"}
         publisher.down = False
         wait_until(lambda: outbox.states() == {(1, 0): "SENT"})
+
+
+class Calls:
+    """Counts the calls of each name; ``before`` and ``after`` say what a name does then."""
+
+    def __init__(self) -> None:
+        self.count: Counter[str] = Counter()
+        self.before: dict[str, Callable[[], None]] = {}
+        self.after: dict[str, Callable[[], None]] = {}
+
+    def __call__(self, name: str, when: str) -> None:
+        self.count[name] += when == "before"
+        (self.before if when == "before" else self.after).get(name, lambda: None)()
+
+
+def raises(error: Exception) -> Callable[[], None]:
+    def do() -> None:
+        raise error
+
+    return do
+
+
+def relay_on(outbox: MemoryOutbox, publisher: MemoryPublisher, calls: Calls, name: str = "a") -> OrderedRelay:
+    return OrderedRelay(MemoryPartitionStore(outbox, relay_id=name, lease=0.5, fault=calls), publisher, SETTINGS)
+
+
+def dead_head(outbox: MemoryOutbox) -> None:
+    """Event 1 is dead, 2 and 3 wait behind it, and nobody owns anything."""
+    publisher = MemoryPublisher(lambda one: Rejected("no", permanent=True) if one.event_id == "e-1" else None)
+    with relay_on(outbox, publisher, Calls(), "before").started():
+        outbox.add([message(number) for number in (1, 2, 3)])
+        wait_until(lambda: sorted(outbox.states().values()) == ["DEAD", "HELD", "HELD"])
+
+
+def test_a_parked_event_that_somebody_deleted_is_dead_and_keeps_nobody_busy() -> None:
+    outbox, calls = MemoryOutbox(), Calls()
+    dead_head(outbox)
+    outbox.forget_event(2)
+    outbox.replay(1)
+    with relay_on(outbox, MemoryPublisher(), calls).started():
+        wait_until(lambda: sorted(outbox.states().values()) == ["DEAD", "SENT", "SENT"])
+        wait_until(lambda: not outbox.tables.holds)
+        before = calls.count["settle"]
+        time.sleep(0.2)
+        assert calls.count["settle"] <= before + 1
+
+
+def test_a_partition_lost_before_its_parked_events_are_sent_ends_no_relay() -> None:
+    outbox, calls = MemoryOutbox(), Calls()
+    dead_head(outbox)
+    outbox.replay(1)
+
+    def another_relay_takes_over() -> None:
+        calls.after.clear()
+        for row in outbox.tables.partitions.values():
+            row.token, row.leased_until = row.token + 1, datetime.now(UTC) - timedelta(seconds=1)
+
+    calls.after["read_parked"] = another_relay_takes_over
+    with relay_on(outbox, MemoryPublisher(), calls).started():
+        wait_until(lambda: set(outbox.states().values()) == {"SENT"})
+
+
+@pytest.mark.parametrize("error", [LeaseMismatch("switched over"), RuntimeError("a bug")], ids=["switched", "bug"])
+def test_leases_that_are_renewed_no_more_end_the_relay(error: Exception) -> None:
+    calls = Calls()
+    calls.before["stay"] = raises(error)
+    relay = relay_on(MemoryOutbox(), MemoryPublisher(), calls)
+    with pytest.raises(type(error)):
+        relay.run()
+    assert not relay.health().live
+
+
+def test_a_relay_is_not_ready_for_as_long_as_the_database_is_away() -> None:
+    outbox, calls, publisher = MemoryOutbox(), Calls(), MemoryPublisher()
+    relay = relay_on(outbox, publisher, calls)
+    with relay.started():
+        wait_until(lambda: relay.health().ready)
+        calls.before.update(dict.fromkeys(("stay", "signs", "fleet", "read"), raises(DatabaseUnavailable("away"))))
+        wait_until(lambda: not relay.health().ready)
+        for _ in range(40):
+            time.sleep(0.005)
+            assert not relay.health().ready
+        calls.before.clear()
+        wait_until(lambda: relay.health().ready)
+
+
+def test_a_relay_is_not_ready_while_it_cannot_record_what_it_sent() -> None:
+    outbox, calls, publisher = MemoryOutbox(), Calls(), MemoryPublisher()
+    relay = relay_on(outbox, publisher, calls)
+
+    def answer(_: Message) -> None:
+        calls.before["settle"] = raises(DatabaseUnavailable("away"))
+
+    publisher.answer = answer
+    with relay.started():
+        wait_until(lambda: relay.health().ready)
+        outbox.add([message(1)])
+        wait_until(lambda: not relay.health().ready)
+        publisher.answer = None
+        calls.before.clear()
+        wait_until(lambda: set(outbox.states().values()) == {"SENT"})
+
+
+def test_one_look_ends_the_care_for_all_partitions_with_nothing_left_of_a_crash() -> None:
+    outbox, calls = MemoryOutbox(), Calls()
+    outbox.add([message(number, f"k{number}") for number in range(100)])
+    relay_on(outbox, MemoryPublisher(), calls, "before").run(until_empty=True)
+    for row in outbox.tables.partitions.values():
+        row.owner, row.handed_to, row.leased_until = "dead", 50_000, datetime.now(UTC) - timedelta(seconds=1)
+    relay = relay_on(outbox, MemoryPublisher(), calls)
+    with relay.started():
+        wait_until(lambda: relay.stats.crashes_seen == len(outbox.tables.partitions))
+        outbox.add([message(1_000, "k0")])
+        wait_until(lambda: set(outbox.states().values()) == {"SENT"})
+        assert not any(one.is_careful for one in relay._estate)

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from ...errors import DatabaseUnavailable, PillarboxError
+from ...errors import DatabaseUnavailable
 from ...ports import Ownership, Tenure
 
 log = logging.getLogger("pillarbox.relay")
@@ -26,6 +26,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._held: tuple[Tenure, ...] = ()
         self._lost: list[Tenure] = []
+        self._error: BaseException | None = None
         self._renewed_at = monotonic()
         self._wake = threading.Event()
         self._stopping = False
@@ -44,8 +45,13 @@ class Keeper:
             self._held = tuple(tenures)
 
     def take_lost(self) -> list[Tenure]:
-        """Those that were found lost since the last call."""
+        """Those that were found lost since the last call. Raises what ended the thread: no lease is renewed any more.
+
+        That is LeaseMismatch, say, when another kind of relay has taken over.
+        """
         with self._lock:
+            if self._error is not None:
+                raise self._error
             lost, self._lost = self._lost, []
         return lost
 
@@ -76,7 +82,12 @@ class Keeper:
             self._wake.clear()
             if self._stopping:
                 return
-            pause = self._lease / 3 if self._renew() else min(1.0, self._lease / 10)
+            try:
+                pause = self._lease / 3 if self._renew() else min(1.0, self._lease / 10)
+            except BaseException as error:  # noqa: BLE001 - raised again in the relay's own thread, by take_lost()
+                with self._lock:
+                    self._error = error
+                return
 
     def _renew(self) -> bool:
         began, held = self._monotonic(), self._held
@@ -85,11 +96,6 @@ class Keeper:
         except DatabaseUnavailable as error:
             self.errors += 1
             log.warning("leases could not be renewed, they may be taken over: %s", error)
-            return False
-        except PillarboxError as error:
-            # Another kind of relay has taken over, or the tables are gone: nothing may be handed out any more.
-            self.errors += 1
-            log.error("leases cannot be renewed: %s", error)
             return False
         with self._lock:
             self._lost.extend(lost)

@@ -98,21 +98,24 @@ class _Judge:
         self._streams = streams
         self._rules = rules
         self._withheld: list[tuple[Delivery, Stream]] = []
+        self._stopped: set[Stream] = set()  # one of it was not confirmed: whatever comes behind, waits
         self._unfinished: set[Stream] = set()  # holds under which something stays parked
 
     def go(self) -> None:
         self._found.taken = {d.message.destination for d, outcome in self._pairs if isinstance(outcome, Confirmed)}
         for delivery, outcome in self._pairs:
-            stream = self._streams.of(delivery)
             if isinstance(outcome, Confirmed):
                 self._confirmed(delivery, outcome)
-            elif isinstance(outcome, Withheld):
+                continue
+            stream = self._streams.of(delivery)
+            if isinstance(outcome, Withheld):
                 self._withheld.append((delivery, stream))
-            elif self._hold_over(stream) is not None:  # behind one that failed: not its own fault
+            elif stream in self._stopped or self._hold_over(stream) is not None:  # its turn comes after the other's
                 self._found.unknown += isinstance(outcome, Unknown)
                 self._withheld.append((delivery, stream))
             else:
                 self._failed(delivery, stream, outcome)
+            self._stopped.add(stream)
         for delivery, stream in self._withheld:
             self._behind(delivery, stream)
         draining: Mapping[Stream, bool] = self._round.draining or {}
@@ -138,7 +141,7 @@ class _Judge:
         verdict = judge(kind, delivery.attempts, rules.retry, rules.chance(), pause=rules.pause(destination))
         if verdict.state == "BACK":
             found.outage = found.outage or outcome.reason
-            self._stay(delivery, stream)
+            self._withheld.append((delivery, stream))
             return
         reason = f"{kind}: {outcome.reason}"
         if kind == "destination-away":

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...ports import Delivery, Hold, OrderedQueue, Reading, Span, Stream
+from ...ports import Aside, Delivery, Hold, OrderedQueue, Reading, Span, Stream
 from . import careful
 from .estate import Estate, Owned, Streams
-from .rounds import NeedsPayload, Round, fresh
+from .rounds import NeedsPayload, Round, fresh, orphan
 
 _HEADS_PER_ROUND: Final = 200
 _BARE_LANES: Final = 1_000
@@ -38,14 +38,15 @@ class Reader:
     # From the queue -----------------------------------------------------------------------------------------------
 
     def _fresh(self, limit: int, budget: int, now: float) -> Round | None:
-        suspect = self._suspect()
-        if suspect is not None and suspect.is_free:
+        while (suspect := self._suspect()) is not None and suspect.is_free:
             # Alone: what a crash takes along is then known.
             size = careful.group_size(suspect.crashes, limit)
             reading, group = self._read({suspect.number: suspect}, size, budget)
             self._end_care(suspect, reading, now)
             if group.owned:
                 return group
+            if suspect.is_careful:
+                break
         free = self._estate.free(lambda one: not one.is_careful)
         later = {one.number: one for one in free if one.number >= self._start}
         round_ = self._ordinary(later, limit, budget) if later else None
@@ -102,6 +103,7 @@ class Reader:
 
     def _read_parked(self, owned: Owned, due: Sequence[Hold], limit: int, budget: int) -> Round:
         send: list[Delivery] = []
+        aside: list[Aside] = []
         draining: dict[Stream, bool] = {}
         size = 0
         for hold in due:
@@ -111,5 +113,6 @@ class Reader:
             reading = self._store.read_parked(hold.stream, None, at_most, budget - size)
             draining[hold.stream] = reading.more
             send += reading.deliveries
+            aside += [orphan(one, hold.stream.target) for one in reading.orphans]
             size += sum(len(delivery.message.payload) for delivery in reading.deliveries)
-        return Round({owned.number: owned}, send, [], {}, draining, size)
+        return Round({owned.number: owned}, send, aside, {}, draining, size)

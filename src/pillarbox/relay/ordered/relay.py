@@ -16,7 +16,7 @@ from typing import Final
 from ... import faultpoints
 from ...clock import Clock
 from ...errors import BrokerUnavailable, DatabaseUnavailable
-from ...ports import OrderedSettlement, OrderedStore, Publisher, Tenure
+from ...ports import OrderedSettlement, OrderedStore, Publisher
 from ..away import Away
 from ..health import Health
 from ..lifecycle import Lifecycle
@@ -70,7 +70,7 @@ class OrderedRelay(Lifecycle):
         self._keeper = Keeper(store, self.settings.lease, self._clock.monotonic)
         self._duties = Duties(store, self._estate, self._keeper, self.settings, self.stats)
         self._reader = Reader(store, self._estate, self._streams)
-        patience = Patience(self.settings.lease, self._clock.monotonic, self._rest, lambda: self._stopping)
+        patience = Patience(self.settings.lease, self._clock.monotonic, self._await_database, lambda: self._stopping)
         self._settling = Settling(store, self.stats, patience, self._duties)
         self._holds_on_failure = self.settings.on_failure == "hold"
         self._rules = Rules(self.settings.retry, self.settings.on_failure, chance, self._pause)
@@ -117,7 +117,8 @@ class OrderedRelay(Lifecycle):
             except DatabaseUnavailable as error:
                 self._database_lost(error)
             else:
-                self._pulse.moved()
+                # While it is not sure of its leases, it waits for the keeper to reach the database.
+                self._pulse.moved(database=self._unsure_since is None and self._keeper.may_hand_out)
 
     def _database_lost(self, error: DatabaseUnavailable) -> None:
         self.stats.database_errors += 1
@@ -126,6 +127,10 @@ class OrderedRelay(Lifecycle):
         self._keeper.renew_now()
         log.warning("database out of reach, trying again: %s", error)
         self._rest(self.settings.probe_interval)
+
+    def _await_database(self, seconds: float) -> None:
+        self._pulse.moved(database=False)
+        self._rest(seconds)
 
     def step(self) -> bool:
         """Settle what has finished, then begin one more round. Returns False when there was nothing to begin."""
@@ -213,7 +218,8 @@ class OrderedRelay(Lifecycle):
                 progress.append(owned.progress())
         if progress:
             for tenure in self._store.settle(OrderedSettlement(progress)).lost:
-                self._drop_from(round_, tenure)
+                round_.drop(tenure.partition_no)
+                self._duties.lose(tenure)
 
     def _charge(self, owned: Owned, round_: Round) -> None:
         for delivery in round_.send:
@@ -222,13 +228,6 @@ class OrderedRelay(Lifecycle):
                 claims = owned.charged[delivery.key] = self._store.charge(owned.tenure, delivery.key, round_.is_drain)
             if careful.is_given_up(claims):
                 round_.give_up(delivery, self._streams.of(delivery), careful.reason(), hold=self._holds_on_failure)
-
-    def _drop_from(self, round_: Round, tenure: Tenure) -> None:
-        number = tenure.partition_no
-        round_.send = [d for d in round_.send if d.key.partition_no != number]
-        round_.aside = [a for a in round_.aside if a.key.partition_no != number]
-        round_.owned = {n: o for n, o in round_.owned.items() if n != number}
-        self._duties.lose(tenure)
 
     # Ending a round -----------------------------------------------------------------------------------------------
 

@@ -34,6 +34,15 @@ class Round:
             destination = delivery.message.destination
             self.holds.append(Hold(stream, "dead", delivery.key.id, None, destination, reason))
 
+    def drop(self, number: int) -> None:
+        """Forget all that concerns this partition: it is another relay's."""
+        self.owned = {n: one for n, one in self.owned.items() if n != number}
+        self.send = [one for one in self.send if one.key.partition_no != number]
+        self.aside = [one for one in self.aside if one.key.partition_no != number]
+        self.holds = [one for one in self.holds if one.stream.partition_no != number]
+        if self.draining is not None:
+            self.draining = {stream: more for stream, more in self.draining.items() if stream.partition_no != number}
+
     @property
     def given_up(self) -> set[Stream]:
         """Streams whose head it gave up: they are held anew, and neither free nor to be drained."""
@@ -65,7 +74,7 @@ def fresh(reading: Reading, read: Mapping[int, Owned], streams: Streams, bare: f
     """
     numbers = {d.key.partition_no for d in reading.deliveries} | {o.key.partition_no for o in reading.orphans}
     owned = {number: read[number] for number in numbers}
-    aside = [_orphan(one) for one in reading.orphans]
+    aside = [orphan(one) for one in reading.orphans]
     if any(one.holds for one in owned.values()):
         send, held = _without_held(reading.deliveries, owned, streams, bare)
         aside += held
@@ -78,8 +87,9 @@ def fresh(reading: Reading, read: Mapping[int, Owned], streams: Streams, bare: f
 ORPHAN = "orphan: the event row is missing (deleted by hand?); there is nothing to send"
 
 
-def _orphan(work: OrphanWork) -> Aside:
-    return Aside(work.key, Stream(work.key.partition_no, work.lane, 0), "DEAD", None, work.attempts, ORPHAN)
+def orphan(work: OrphanWork, target: int = 0) -> Aside:
+    """Work without its event is dead. Nothing waits for it: there is nothing that could come before the others."""
+    return Aside(work.key, Stream(work.key.partition_no, work.lane, target), "DEAD", None, work.attempts, ORPHAN)
 
 
 def _without_held(
