@@ -55,7 +55,9 @@ class MemorySettlement:
         """True when it lies where it should: moved there now, or by an earlier attempt."""
         due_at = None if one.due_in is None else self.now + timedelta(seconds=one.due_in)
         row = ParkedRow(one.stream, one.state, due_at, min(one.attempts, MAX_ATTEMPTS), storable(one.error))
-        if rows.pop(one.key, None) is not None:
+        before = rows.get(one.key)
+        if before is not None and not (isinstance(before, ParkedRow) and before.state == "BURIED"):
+            del rows[one.key]
             self.tables.parked[one.key] = row
             return True
         self.gone.add((one.key.partition_no, one.key.id))

@@ -16,8 +16,8 @@ from .settle import storable
 def skip(connection: Connection, streams: Sequence[Stream], *, by: str, reason: str) -> int:
     """Bury the heads of held streams in the connection's transaction; returns how many holds go on.
 
-    A head that fails or is being sent at this moment is buried too: when the broker confirms it all the same, its
-    receipt says so. ConfigError (PB-001) when ``by`` is empty or too long.
+    A head that fails or is being sent at this moment is buried too, and stays so when it fails once more: when the
+    broker confirms it all the same, its receipt says so. ConfigError (PB-001) when ``by`` is empty or too long.
     """
     check_name(by)
     heads = holds.lock(connection, streams)

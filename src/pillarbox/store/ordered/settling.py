@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, IntegrityError
@@ -27,6 +27,7 @@ from ...ports import (
     Tenure,
     WorkKey,
 )
+from ..raw import fetch, in_parts
 from ..settle import MAX_ATTEMPTS, storable
 from ..workrows import Fence, WorkRows, work_rows
 from . import freeing
@@ -35,6 +36,7 @@ from .removing import AtOnce
 from .statements import LANES, PARKED, READY, Key, Receipt, Renewal, Statements
 
 T = TypeVar("T")
+_IDS_PER_STATEMENT: Final = 1_000
 
 
 class _NotAsExpected(Exception):
@@ -77,6 +79,7 @@ class Settling:
         _expect(do.advance(connection, self._renewal, round_.progress), len(round_.progress))
         self._write_holds(connection, round_)
         ready, parked = round_.ready_keys(), round_.parked_keys()
+        _expect(len(self._skipped(connection, round_)), 0)
         _expect(do.delete(connection, READY, ready), len(ready))
         _expect(do.delete(connection, PARKED, parked), len(parked))
         do.park(connection, [*round_.aside, *round_.aside_parked])
@@ -91,7 +94,7 @@ class Settling:
         ours = round_.without({one.partition_no for one in lost})
         self._lock_holds(connection, ours, [one.stream for one in ours.holds])
         ready = do.find(connection, READY, ours.ready_keys())
-        parked = do.find(connection, PARKED, ours.parked_keys())
+        parked = do.find(connection, PARKED, ours.parked_keys()) - self._skipped(connection, ours)
         there = _There(ready, parked)
         do.hold(connection, there.holds_of(ours))
         before = self._settled_before(connection, ours, there)
@@ -114,6 +117,24 @@ class Settling:
         """Before rows of the lane: an operator does it in that order, too."""
         if streams := {*round_.freed, *more}:
             self.statements.find(connection, LANES, sorted(tuple(stream) for stream in streams))
+
+    def _skipped(self, connection: Connection, round_: _Round) -> set[Key]:
+        """Parked rows that failed, and that an operator buried while they were tried: they stay buried."""
+        keys = {_parked_key(one.key, one.stream.lane) for one in round_.aside_parked}
+        if not keys:
+            return set()
+        self.statements.find(connection, PARKED, sorted(keys))  # locked, so that nobody buries them from here on
+        hint = " FORCE INDEX (outbox_parked_state)" if self.dialect in {"mysql", "mariadb"} else ""
+        buried: set[Key] = set()
+        for part in in_parts(sorted({one.key.id for one in round_.aside_parked}), _IDS_PER_STATEMENT):
+            ids = ",".join([str(int(number)) for number in part])
+            found = fetch(
+                connection,
+                f"SELECT partition_no, lane, id, dest FROM outbox_parked{hint}"
+                f" WHERE state = 'BURIED' AND id IN ({ids})",
+            )
+            buried.update(tuple(row) for row in found)
+        return buried & keys
 
     def _lost(self, connection: Connection, progress: Sequence[Progress]) -> list[Tenure]:
         """Write the progress of the partitions one by one, and return those that are not ours any more."""
