@@ -12,6 +12,8 @@ from .rounds import NeedsPayload, Round, fresh, orphan
 
 _HEADS_PER_ROUND: Final = 200
 _BARE_LANES: Final = 1_000
+_SPANS_OF_A_BACKLOG: Final = 2
+"""MySQL reads several ranges exactly only while they are few; with nearly all it walks over the others' rows."""
 
 
 class Reader:
@@ -22,6 +24,7 @@ class Reader:
         self._estate = estate
         self._streams = streams
         self._start = 0
+        self._backlog = False  # the last reading left something behind
         self._drained_last = False
 
     def next_round(self, limit: int, budget: int, now: float) -> Round | None:
@@ -48,14 +51,19 @@ class Reader:
             if suspect.is_careful:
                 break
         free = self._estate.free(lambda one: not one.is_careful)
-        later = {one.number: one for one in free if one.number >= self._start}
-        round_ = self._ordinary(later, limit, budget) if later else None
-        if round_ is None and len(later) < len(free):
-            round_ = self._ordinary({one.number: one for one in free}, limit, budget)
+        later = [one for one in free if one.number >= self._start]
+        # In a backlog each partition probably fills a round by itself, and few ranges are read exactly.
+        some = later[:_SPANS_OF_A_BACKLOG] if self._backlog else later
+        round_ = self._ordinary(some, limit, budget) if some else None
+        if round_ is None and len(some) < len(free):
+            round_ = self._ordinary(free, limit, budget)
+        elif round_ is not None and not self._backlog and len(some) < len(later):
+            self._start = some[-1].number + 1
         return round_
 
-    def _ordinary(self, read: Mapping[int, Owned], limit: int, budget: int) -> Round | None:
-        reading, round_ = self._read(read, limit, budget)
+    def _ordinary(self, free: Sequence[Owned], limit: int, budget: int) -> Round | None:
+        reading, round_ = self._read({one.number: one for one in free}, limit, budget)
+        self._backlog = reading.more
         # Behind the last one read; from the first one when everything was read: idling costs one statement.
         self._start = max(round_.owned) + 1 if reading.more and round_.owned else 0
         return round_ if round_.owned else None

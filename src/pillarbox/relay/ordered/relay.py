@@ -34,6 +34,7 @@ from .settling import HANDED_AHEAD, Patience, Settling
 
 log = logging.getLogger("pillarbox.relay")
 
+_BUSY_POLL: Final = 0.05  # seconds between looks for more while a round is under way
 _RAMP: Final = 8  # after an outage the rounds grow by this factor: 1, 8, 64, …
 
 
@@ -107,7 +108,9 @@ class OrderedRelay(Lifecycle):
                     pause = self.settings.poll_min
                     self._active_until = self._clock.monotonic() + self.settings.linger
                 elif self._sender.under_way:
+                    # Nothing else to begin: look for more ever less often. The broker's answer ends each wait.
                     self._settle(self._sender.take(pause if self._sender.has_room else 1.0))
+                    pause = min(pause * 2, _BUSY_POLL)
                 elif until_empty and self._is_done():
                     return
                 else:
