@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,7 +91,8 @@ def test_where_writers_cannot_be_seen_a_mark_passes_by_age() -> None:
 def delivery(
     row: int, lane: int = 1, *, partition: int = 0, destination: str = "orders", attempts: int = 0
 ) -> Delivery:
-    return Delivery(WorkKey(partition, row, 0), lane, attempts, 0, MESSAGE._replace(destination=destination))
+    message = MESSAGE._replace(destination=destination, key=f"key-{lane}")
+    return Delivery(WorkKey(partition, row, 0), lane, attempts, 0, message)
 
 
 def owned(number: int = 0, holds: tuple[Hold, ...] = (), passed: int = 0) -> Owned:
@@ -196,6 +199,31 @@ def test_attempts_run_out_and_the_key_waits_for_a_person_or_goes_on_by_choice() 
     found = decided(last, outcomes, RULES._replace(on_failure="skip"))
     assert ([a.state for a in found.aside], found.skipped, found.staying) == (["DEAD"], 1, {0: 2})
     assert not found.holds
+
+
+def test_an_event_without_a_key_fails_without_a_hold_since_nothing_can_follow_it() -> None:
+    rows = [delivery(1), delivery(2, 2)]
+    rows = [one._replace(message=one.message._replace(key=None)) for one in rows]
+    found = decided(rows, [Rejected("busy", False), Rejected("no", True)])
+    assert [(a.key.id, a.state) for a in found.aside] == [(1, "RETRY"), (2, "DEAD")]
+    assert (found.holds, found.skipped) == ({}, 0)
+    round_ = Round({0: owned()}, rows[1:])
+    round_.give_up(rows[1], STREAMS.of(rows[1]), "stops the relay", hold=True)
+    assert (round_.holds, [one.state for one in round_.aside]) == ([], ["DEAD"])
+
+
+@pytest.mark.parametrize("policy", ["hold", "skip"])
+@pytest.mark.parametrize("key", ["k", None])
+def test_what_fails_while_its_hold_drains_waits_for_its_time_under_a_hold_of_its_own(
+    policy: Literal["hold", "skip"], key: str | None
+) -> None:
+    stream = Stream(0, 1, STREAMS.target("orders"))
+    row = delivery(1)
+    row = row._replace(message=row.message._replace(key=key))
+    round_ = Round({0: owned()}, [row], [], {}, {stream._replace(lane=EVERY_LANE): False})
+    found = decide(round_, [Rejected("busy", False)], STREAMS, RULES._replace(on_failure=policy))
+    assert [(hold.mode, hold.due_in) for hold in found.holds.values()] == [("backoff", found.aside[0].due_in)]
+    assert list(found.holds) == [stream]
 
 
 def test_a_drain_frees_its_stream_only_when_nothing_is_left() -> None:

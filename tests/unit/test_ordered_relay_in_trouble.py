@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from pillarbox.errors import DatabaseUnavailable, LeaseMismatch
 from pillarbox.event.message import Message
 from pillarbox.policy.retry import RetryPolicy
-from pillarbox.ports import Outcome, Rejected
+from pillarbox.ports import Outcome, Rejected, Unavailable
 from pillarbox.publish.memory import MemoryPublisher
 from pillarbox.relay import OrderedRelay, RelaySettings
 from pillarbox.relay.ordered import careful
@@ -239,3 +240,54 @@ def test_one_look_ends_the_care_for_all_partitions_with_nothing_left_of_a_crash(
         outbox.add([message(1_000, "k0")])
         wait_until(lambda: set(outbox.states().values()) == {"SENT"})
         assert not any(one.is_careful for one in relay._estate)
+
+
+def test_dead_events_without_a_key_hold_nothing_and_go_again_when_they_are_replayed() -> None:
+    outbox, publisher = MemoryOutbox(), MemoryPublisher(lambda _: Rejected("no", permanent=True))
+    relay = relay_on(outbox, publisher, Calls())
+    with relay.started():
+        outbox.add([message(number)._replace(key=None) for number in range(20)])
+        wait_until(lambda: set(outbox.states().values()) == {"DEAD"})
+        assert not outbox.tables.holds
+        assert relay.health().details["held_streams"] == 0
+        publisher.answer = None
+        for number, dest in outbox.states():
+            outbox.replay(number, dest)
+        wait_until(lambda: set(outbox.states().values()) == {"SENT"})
+
+
+def test_attempts_keep_their_distance_while_a_destination_recovers_though_failed_ones_are_skipped() -> None:
+    outbox, well = MemoryOutbox(), threading.Event()
+    tries: list[float] = []
+
+    def answer(one: Message) -> Outcome | None:
+        if not well.is_set():
+            return Unavailable("no leader", broker_answers=True)
+        if one.event_id == "e-1":
+            tries.append(time.monotonic())
+            return Rejected("busy", permanent=False)
+        return None
+
+    store = MemoryPartitionStore(outbox, relay_id="a", lease=5.0)
+    slow = replace(SETTINGS, on_failure="skip", retry=replace(LATER, base=0.2, cap=0.2))
+    with OrderedRelay(store, MemoryPublisher(answer), slow).started():
+        outbox.add([message(1), message(2)])
+        wait_until(lambda: bool(outbox.tables.holds))
+        well.set()
+        wait_until(lambda: len(tries) >= 3)
+    assert min(later - earlier for earlier, later in itertools.pairwise(tries)) > 0.15
+
+
+def test_a_transaction_that_stays_open_costs_an_idle_relay_hardly_anything() -> None:
+    outbox, calls = MemoryOutbox(), Calls()
+    late = outbox.begin()
+    late.add([message(0)])
+    with relay_on(outbox, MemoryPublisher(), calls).started() as relay:
+        numbers = itertools.count(1)
+        wait_until(lambda: relay._duties._marks.waiting or not outbox.add([message(next(numbers))]))
+        wait_until(lambda: set(outbox.states().values()) == {"SENT"})
+        time.sleep(0.1)
+        before, looks = calls.count["writers"], calls.count["signs"]
+        wait_until(lambda: calls.count["signs"] > looks + 20)
+        assert calls.count["writers"] <= before + 1
+        late.commit()

@@ -19,6 +19,7 @@ log = logging.getLogger("pillarbox.relay")
 
 LOOK_SECONDS: Final = 1.0  # between looks at the fleet while at work
 MARK_SECONDS: Final = 0.5
+IDLE_MARK_SECONDS: Final = 5.0  # a transaction may stay open for hours, and costs an idle relay next to nothing
 SWEEP_SECONDS: Final = 60.0
 
 
@@ -58,7 +59,8 @@ class Duties:
         """Idle: one cheap statement tells whether there is anything to do. Returns False when there is nothing."""
         if now >= self._next["sweep"]:
             self._sweep(now)
-        if self._marks.waiting:
+        if self._marks.waiting and now >= self._next["marks"]:
+            self._next["marks"] = now + IDLE_MARK_SECONDS
             self._move_marks(now)
         signs = self._store.signs(self.spans())
         if signs.relays != self._relays_seen or now >= self._next["idle look"]:

@@ -155,6 +155,11 @@ class _Judge:
         if isinstance(outcome, Rejected) and outcome.of_destination and verdict.state == "RETRY":
             found.away.setdefault(destination, outcome.reason)
             self._hold(delivery, stream, "away", verdict.due_in, reason, whole=True)
+        elif self._round.is_drain and verdict.state == "RETRY":
+            # Whatever is parked under a hold that drains is tried at once: only a hold of its own makes it wait.
+            self._hold(delivery, stream, "backoff", verdict.due_in, reason)
+        elif delivery.message.key is None:
+            pass  # no other event has its key, and a hold for each such event would fill table and memory
         elif rules.on_failure == "hold":
             self._hold(delivery, stream, "backoff" if verdict.state == "RETRY" else "dead", verdict.due_in, reason)
         else:

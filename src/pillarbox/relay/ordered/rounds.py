@@ -27,10 +27,10 @@ class Round:
     holds: list[Hold] = field(default_factory=list)
 
     def give_up(self, delivery: Delivery, stream: Stream, reason: str, *, hold: bool) -> None:
-        """Do not send it after all: it is dead, and with ``hold`` what follows it waits."""
+        """Do not send it after all: it is dead, and with ``hold`` what follows it in its key waits."""
         self.send = [one for one in self.send if one.key != delivery.key]
         self.aside.append(Aside(delivery.key, stream, "DEAD", None, delivery.attempts, reason))
-        if hold:
+        if hold and delivery.message.key is not None:
             destination = delivery.message.destination
             self.holds.append(Hold(stream, "dead", delivery.key.id, None, destination, reason))
 
