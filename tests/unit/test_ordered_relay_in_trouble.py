@@ -14,6 +14,7 @@ import pytest
 
 from pillarbox.errors import DatabaseUnavailable, LeaseMismatch
 from pillarbox.event.message import Message
+from pillarbox.policy.lanes import lane_of, partition_of
 from pillarbox.policy.retry import RetryPolicy
 from pillarbox.ports import Outcome, Rejected, Unavailable
 from pillarbox.publish.memory import MemoryPublisher
@@ -291,3 +292,25 @@ def test_a_transaction_that_stays_open_costs_an_idle_relay_hardly_anything() -> 
         wait_until(lambda: calls.count["signs"] > looks + 20)
         assert calls.count["writers"] <= before + 1
         late.commit()
+
+
+def key_of(partition: int) -> str:
+    return next(key for key in map(str, itertools.count()) if partition_of(lane_of(key)) == partition)
+
+
+def test_partitions_take_turns_when_parked_events_of_several_go_again() -> None:
+    outbox = MemoryOutbox()
+    publisher = MemoryPublisher(lambda one: Rejected("no", True) if one.event_id in ("e-0", "e-1000") else None)
+    with relay_on(outbox, publisher, Calls(), "before").started():
+        long, *_ = outbox.add([message(number, key_of(0)) for number in range(500)])
+        (short,) = outbox.add([message(1_000, key_of(1))])
+        wait_until(lambda: set(outbox.states().values()) == {"HELD", "DEAD"})
+    publisher.answer = None
+    outbox.replay(long)
+    outbox.replay(short)
+    outbox.add([message(number, key_of(2)) for number in range(2_000, 3_000)])
+    store = MemoryPartitionStore(outbox, relay_id="a", lease=5.0)
+    with OrderedRelay(store, publisher, replace(SETTINGS, batch=10)).started():
+        wait_until(lambda: set(outbox.states().values()) == {"SENT"})
+    arrived = [one.event_id for one in publisher.arrived]
+    assert arrived.index("e-1000") < arrived.index("e-250")

@@ -25,6 +25,7 @@ class Reader:
         self._streams = streams
         self._start = 0
         self._backlog = False  # the last reading left something behind
+        self._drain_from = 0
         self._drained_last = False
 
     def next_round(self, limit: int, budget: int, now: float) -> Round | None:
@@ -102,10 +103,12 @@ class Reader:
     def _drain(self, limit: int, budget: int, now: float) -> Round | None:
         """Parked events whose hold is due: heads of many streams together, or one stream's long tail."""
         suspect = self._suspect()
-        for owned in self._estate.free(lambda one: bool(one.holds) and (not one.is_careful or one is suspect)):
+        ones = self._estate.free(lambda one: bool(one.holds) and (not one.is_careful or one is suspect))
+        for owned in sorted(ones, key=lambda one: one.number < self._drain_from):
             size = careful.group_size(owned.crashes, limit)
             due = owned.holds.due(now, min(size, _HEADS_PER_ROUND))
             if due:
+                self._drain_from = owned.number + 1
                 return self._read_parked(owned, due, size, budget)
         return None
 
