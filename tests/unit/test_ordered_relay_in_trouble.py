@@ -294,8 +294,9 @@ def test_a_transaction_that_stays_open_costs_an_idle_relay_hardly_anything() -> 
         late.commit()
 
 
-def key_of(partition: int) -> str:
-    return next(key for key in map(str, itertools.count()) if partition_of(lane_of(key)) == partition)
+def key_of(partition: int, place: int = 0) -> str:
+    found = (key for key in map(str, itertools.count()) if partition_of(lane_of(key)) == partition)
+    return next(itertools.islice(found, place, None))
 
 
 def test_partitions_take_turns_when_parked_events_of_several_go_again() -> None:
@@ -314,3 +315,26 @@ def test_partitions_take_turns_when_parked_events_of_several_go_again() -> None:
         wait_until(lambda: set(outbox.states().values()) == {"SENT"})
     arrived = [one.event_id for one in publisher.arrived]
     assert arrived.index("e-1000") < arrived.index("e-250")
+
+
+def test_a_long_tail_that_is_sent_keeps_no_other_key_of_its_partition_waiting() -> None:
+    outbox = MemoryOutbox()
+    tails, head = [key_of(0, place) for place in range(2)], key_of(0, 2)
+    publisher = MemoryPublisher(lambda one: Rejected("no", True) if one.event_id in ("e-0", "e-1000") else None)
+    with relay_on(outbox, publisher, Calls(), "before").started():
+        firsts = [
+            outbox.add([message(1_000 * n + number, key) for number in range(500)])[0] for n, key in enumerate(tails)
+        ]
+        wait_until(lambda: set(outbox.states().values()) == {"HELD", "DEAD"})
+    failures = iter([Rejected("busy", permanent=False)] * 3)
+    publisher.answer = lambda one: next(failures, None) if one.key == head else None
+    for number in firsts:
+        outbox.replay(number)
+    outbox.add([message(2_000, head)])
+    store = MemoryPartitionStore(outbox, relay_id="a", lease=5.0)
+    quick = replace(SETTINGS, batch=10, retry=replace(LATER, base=0.001, cap=0.001))
+    with OrderedRelay(store, publisher, quick).started():
+        wait_until(lambda: set(outbox.states().values()) == {"SENT"})
+    arrived = [one.event_id for one in publisher.arrived]
+    for other in ("e-0", "e-1000", "e-2000"):
+        assert arrived.index(other) < min(arrived.index("e-250"), arrived.index("e-1250"))

@@ -128,6 +128,7 @@ class Owned:
     settled_to: int = 0  # everything that was ever read up to here has left the queue
     passed: int = 0  # no transaction can commit anything at or below it any more; not yet read again
     busy: bool = False
+    drains: int = 0  # rounds of parked events since fresh ones were looked for
     leaving: bool = False
     lost: bool = False
     charged: dict[WorkKey, int] = field(default_factory=dict)  # claims of events that this relay sends alone

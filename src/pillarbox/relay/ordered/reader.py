@@ -12,6 +12,8 @@ from .rounds import NeedsPayload, Round, fresh, orphan
 
 _HEADS_PER_ROUND: Final = 200
 _BARE_LANES: Final = 1_000
+_DRAINS_IN_A_ROW: Final = 4
+"""So often a partition's parked events go before its fresh ones are looked at again."""
 _SPANS_OF_A_BACKLOG: Final = 2
 """MySQL reads several ranges exactly only while they are few; with nearly all it walks over the others' rows."""
 
@@ -35,7 +37,7 @@ class Reader:
             self._drained_last = True
             return round_
         round_ = self._fresh(limit, budget, now)
-        if round_ is None and not drain_first:
+        if round_ is None:  # partitions that had drained for long were looked at, and may drain again
             round_ = self._drain(limit, budget, now)
         return round_
 
@@ -79,6 +81,7 @@ class Reader:
             reading = self._store.read(spans, limit, budget, ())
             round_ = fresh(reading, read, self._streams, frozenset())
         for number, to in round_.read_to.items():
+            read[number].drains = 0
             if number not in round_.owned:  # nothing is left there up to the mark
                 read[number].low_id = max(read[number].low_id, to)
         return reading, round_
@@ -103,11 +106,13 @@ class Reader:
     def _drain(self, limit: int, budget: int, now: float) -> Round | None:
         """Parked events whose hold is due: heads of many streams together, or one stream's long tail."""
         suspect = self._suspect()
-        ones = self._estate.free(lambda one: bool(one.holds) and (not one.is_careful or one is suspect))
+        may = [one for one in self._estate.free(lambda one: bool(one.holds)) if one.drains < _DRAINS_IN_A_ROW]
+        ones = [one for one in may if not one.is_careful or one is suspect]
         for owned in sorted(ones, key=lambda one: one.number < self._drain_from):
             size = careful.group_size(owned.crashes, limit)
             due = owned.holds.due(now, min(size, _HEADS_PER_ROUND))
             if due:
+                owned.drains += 1
                 self._drain_from = owned.number + 1
                 return self._read_parked(owned, due, size, budget)
         return None
@@ -117,10 +122,12 @@ class Reader:
         aside: list[Aside] = []
         draining: dict[Stream, bool] = {}
         size = 0
-        for hold in due:
+        due = sorted(due, key=lambda hold: hold.mode == "drain")  # a long tail keeps no head from being tried
+        for place, hold in enumerate(due):
             if len(send) >= limit or (send and size >= budget):
                 break
-            at_most = limit - len(send) if hold.mode == "drain" else 1  # a head that failed is tried alone
+            share = -(-(limit - len(send)) // (len(due) - place))  # nor another tail from being sent
+            at_most = share if hold.mode == "drain" else 1  # a head that failed is tried alone
             reading = self._store.read_parked(hold.stream, None, at_most, budget - size)
             draining[hold.stream] = reading.more
             send += reading.deliveries
