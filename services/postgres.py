@@ -19,6 +19,7 @@ OPTIONS = {
     "unix_socket_directories": "",
     "max_connections": "300",
     "wal_level": "logical",
+    "max_prepared_transactions": "20",
 }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from . import __version__
 from .errors import BadUrl, ConfigError, TablesMissing
 from .masking import mask_whole_url
 from .policy.retry import RetryPolicy
@@ -140,10 +141,13 @@ def _relay(
     *,
     keep_sent: bool = True,
 ) -> Relay | OrderedRelay:
-    name = relay_id or new_relay_id()
+    name, host = relay_id or new_relay_id(), socket.gethostname()
     if ownership == "row":
-        return Relay(RowLeaseStore(engine, relay_id=name, lease=settings.lease), publisher, settings)
-    store = PartitionStore(engine, relay_id=name, lease=settings.lease, keep_sent=keep_sent)
+        rows = RowLeaseStore(engine, relay_id=name, lease=settings.lease, host=host, version=__version__)
+        return Relay(rows, publisher, settings)
+    store = PartitionStore(
+        engine, relay_id=name, lease=settings.lease, host=host, version=__version__, keep_sent=keep_sent
+    )
     return OrderedRelay(store, publisher, settings)
 
 

@@ -43,6 +43,7 @@ _BY_ERROR: Final[dict[type[errors.PillarboxError], ExitCode]] = {
     errors.InitBusy: ExitCode.UNAVAILABLE,
     errors.PrunerElsewhere: ExitCode.UNAVAILABLE,
     errors.CannotListen: ExitCode.UNAVAILABLE,
+    errors.LeaseMismatch: ExitCode.CONFIG,
     errors.TablesMissing: ExitCode.TABLES,
     errors.SchemaMismatch: ExitCode.TABLES,
     errors.AccessRefused: ExitCode.REFUSED,

@@ -13,7 +13,7 @@ RELAY_COUNTERS: Final[Mapping[str, str]] = MappingProxyType(
         "retried": "Failed sends that were charged and will be tried again",
         "postponed": "Deliveries set aside uncharged, because their destination is in trouble",
         "held": "Deliveries set aside behind an earlier one of their key",
-        "skipped": "Deliveries sent past a failed one of their key, by the policy skip",
+        "skipped": "Failed deliveries that later ones of their key did not wait for, by the policy skip",
         "dead": "Deliveries given up",
         "given_back": "Deliveries returned unsent",
         "unknown": "Sends without an answer",

@@ -89,7 +89,8 @@ class Registration:
             {"lease": self.lease},
         ).all()
         if living:
-            raise LeaseMismatch(f"Relays of the other kind are at work on these tables: {', '.join(living)}.")
+            other = "rows" if self.lease == "partition" else "partitions"
+            raise LeaseMismatch(f"Relays that lease {other} are at work on these tables: {', '.join(living)}.")
 
 
 def check_lease(connection: Connection, lease: Lease) -> None:

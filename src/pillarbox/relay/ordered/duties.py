@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from ...errors import DatabaseUnavailable
-from ...ports import OrderedStore, Span, Tenure
+from ...ports import Fleet, OrderedStore, Span, Tenure
 from ..settings import RelaySettings
 from ..stats import RelayStats
 from .estate import Estate, Owned
@@ -37,6 +37,7 @@ class Duties:
         self._marks = LowMarks(store.writers, settings.late_commit)
         self._next = dict.fromkeys(("look", "idle look", "due", "holds", "marks", "sweep"), 0.0)
         self._relays_seen = 1
+        self._namesake = False
         self.entitled = 0
 
     def at_work(self, now: float) -> None:
@@ -91,6 +92,7 @@ class Duties:
         me = self._store.relay_id
         self._relays_seen = max(1, len(fleet.relays))
         self.entitled = quota(fleet.relays, me, len(fleet.partitions))
+        self._tell_of_namesake(fleet)
         staying = [one for one in self._estate if not one.leaving]
         mine = {one.number for one in staying}
         todo = share(fleet, me, mine)
@@ -106,8 +108,25 @@ class Duties:
         if todo.take:
             self._acquire(todo.take, now)
 
+    def _tell_of_namesake(self, fleet: Fleet) -> None:
+        """Another relay with the same name cannot be told from one that died: its partitions wait for their leases."""
+        known = self._estate.by_number
+        foreign = {one.partition_no for one in fleet.partitions if one.owner == self._store.relay_id and not one.free}
+        foreign -= known.keys()
+        if foreign and not self._namesake:
+            log.warning(
+                "partitions %s are owned under this relay's own name %r: by one that died and is replaced when its"
+                " lease ends, or by another that lives, which must not be; give each its own relay.id",
+                ", ".join(map(str, sorted(foreign))),
+                self._store.relay_id,
+            )
+        self._namesake = bool(foreign)
+
     def _acquire(self, numbers: list[int], now: float) -> None:
-        for partition in self._store.acquire(numbers):
+        taken = self._store.acquire(numbers)
+        if taken:
+            log.info("takes partitions %s", ", ".join(str(one.tenure.partition_no) for one in taken))
+        for partition in taken:
             owned = self._estate.add(partition, now)
             self._stats.acquired += 1
             if owned.is_careful:
@@ -125,6 +144,7 @@ class Duties:
         gone = [one for one in self._estate if one.leaving and not one.busy]
         if gone:
             self._store.release([one.progress(handed_to=0) for one in gone])
+            log.info("hands over partitions %s", ", ".join(str(one.number) for one in gone))
             for one in gone:
                 self._estate.lose(one.tenure)
             self._stats.released += len(gone)

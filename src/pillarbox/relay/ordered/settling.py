@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ...errors import DatabaseUnavailable
+from ...event.message import Message
 from ...ports import Aside, OrderedSettled, OrderedSettlement, OrderedStore, Progress, Sent, SentParked, Tenure
 from ..stats import RelayStats
 from .plan import Decided
@@ -17,6 +18,7 @@ log = logging.getLogger("pillarbox.relay")
 HANDED_AHEAD = 50_000
 """Row ids by which ``handed_to`` runs ahead, so that it can ride on the settlement before."""
 
+_LEVELS: Final = {"HELD": logging.DEBUG, "RETRY": logging.INFO, "DEAD": logging.ERROR}
 _PAUSE = 0.2  # seconds between attempts to record outcomes while the database is away
 
 
@@ -126,7 +128,7 @@ class Settling:
                 owned.holds.put(hold, now)
         self._apply_drain(round_, decided, settled, now)
         aside = [one for one in (*settlement.aside, *settlement.aside_parked) if one.key.partition_no not in lost]
-        self._count(settled, aside)
+        self._count(settled, aside, round_)
 
     def _apply_drain(self, round_: Round, decided: Decided, settled: OrderedSettled, now: float) -> None:
         freed = set(decided.freed) - set(settled.kept)
@@ -141,22 +143,28 @@ class Settling:
                 # Its head is through: the rest follows in batches.
                 owned.holds.put(waiting.hold._replace(mode="drain", due_in=0.0), now)
 
-    def _count(self, settled: OrderedSettled, aside: Sequence[Aside]) -> None:
+    def _count(self, settled: OrderedSettled, aside: Sequence[Aside], round_: Round) -> None:
         stats = self._stats
         stats.sent += settled.sent
         stats.vanished += len(settled.vanished)
+        if not aside:
+            return
+        messages = {delivery.key: delivery.message for delivery in round_.send}
         for one in aside:
             charged = not one.error.startswith("destination-away:")
-            if one.state == "HELD":
-                stats.held += 1
-                log.debug("event row %d, destination %d: HELD, %s", one.key.id, one.key.dest, one.error)
-                continue
+            stats.held += one.state == "HELD"
             stats.dead += one.state == "DEAD"
             stats.retried += one.state == "RETRY" and charged
-            level = logging.ERROR if one.state == "DEAD" else logging.INFO
-            log.log(level, "event row %d, destination %d: %s, %s", one.key.id, one.key.dest, one.state, one.error)
+            log.log(_LEVELS[one.state], "%s: %s, %s", _named(one, messages.get(one.key)), one.state, one.error)
 
     def _count_lost(self, tenure: Tenure, settlement: OrderedSettlement) -> None:
         rows: list[Sent | SentParked | Aside] = [*settlement.sent, *settlement.aside]
         rows += [*settlement.sent_parked, *settlement.aside_parked]
         self._stats.lost += sum(row.key.partition_no == tenure.partition_no for row in rows)
+
+
+def _named(one: Aside, message: Message | None) -> str:
+    """What people look for: what was parked as it was read, or has no event, is known by its row alone."""
+    if message is None:
+        return f"event row {one.key.id}, destination {one.key.dest}"
+    return f"event {message.event_id} (row {one.key.id}, key {message.key!r}) for {message.destination!r}"
