@@ -113,6 +113,8 @@ def _to_partitions(connection: Connection) -> None:
     leased = f"SELECT 1 FROM outbox_ready WHERE leased_until > {now(connection)} LIMIT 1"
     if connection.execute(text(leased)).first() is not None:
         raise StillLeased
+    # What a row lease made ready again may have any id, so nothing may be passed over.
+    connection.execute(text("UPDATE outbox_partition SET low_id = 0, careful_to = 0, crashes = 0"))
 
 
 def _to_rows(connection: Connection) -> None:

@@ -169,7 +169,12 @@ class PartitionStore:
         return self._database.read(lambda connection: signs.look(connection, spans))
 
     def stragglers(self, spans: Sequence[Span]) -> Sequence[int]:
-        """See ports.OrderedQueue.stragglers."""
+        """See ports.OrderedQueue.stragglers. Held rows whose hold is gone come due, too."""
+        numbers = [span.partition_no for span in spans]
+        unheld: bool = self._database.read(lambda connection: moving.any_unheld(connection, numbers))
+        if unheld:
+            freed = self._database.write(lambda connection: moving.free_unheld(connection, numbers))
+            log.warning("%d held rows had no hold any more (deleted by hand?); they are sent", freed)
         return self._database.read(lambda connection: signs.stragglers(connection, spans))
 
     def move_due(self, tenures: Sequence[Tenure], limit: int) -> Mapping[int, int]:
