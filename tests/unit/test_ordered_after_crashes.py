@@ -143,3 +143,13 @@ def test_what_waits_behind_a_parked_event_that_is_given_up_stays_held(successors
         eventually(lambda: "PENDING" not in states(outbox))
     assert states(outbox) == ["DEAD"] + ["HELD"] * (successors + 1)
     assert publisher.arrived == []
+
+
+def test_care_ends_when_so_many_were_sent_alone_that_none_of_them_can_be_the_culprit() -> None:
+    """Others wait for their turn to be careful: a backlog is not sent one by one for ever."""
+    outbox, publisher = MemoryOutbox(), MemoryPublisher()
+    outbox.add(of_key(900))
+    crashed(outbox, 6)
+    OrderedRelay(MemoryPartitionStore(outbox, relay_id="a", lease=6.0), publisher, SETTINGS).run(until_empty=True)
+    assert len(publisher.arrived) == 900
+    assert 500 <= publisher.calls <= 510

@@ -15,6 +15,9 @@ GROUPS: Final = (256, 64, 16, 4, 1)
 MAX_ALONE: Final = 3
 """So many times an event may be sent alone and take the relay with it."""
 
+ALONE_ENOUGH: Final = 500
+"""The culprit was in a group of at most four. Far more than that, since parked events may come in another order."""
+
 
 def group_size(crashes: int, batch: int) -> int:
     """How many events may be sent together after so many crashes in a row."""
@@ -24,6 +27,11 @@ def group_size(crashes: int, batch: int) -> int:
 def is_alone(crashes: int) -> bool:
     """True when each event is sent alone, and charged for it before."""
     return crashes >= len(GROUPS)
+
+
+def is_enough(sent_alone: int) -> bool:
+    """True when so many were sent alone, and the relay lives, that the culprit is none of those that went before."""
+    return sent_alone >= ALONE_ENOUGH
 
 
 def is_given_up(claims: int) -> bool:

@@ -97,7 +97,7 @@ class Reader:
         """All that was on its way at the crash is through, and nothing parked waits to be tried."""
         first = [one.key.id for one in reading.deliveries[:1]] + [one.key.id for one in reading.orphans[:1]]
         left = bool(first) and min(first) <= owned.careful_to
-        if not left and not owned.holds.due(now, 1):
+        if (not left and not owned.holds.due(now, 1)) or careful.is_enough(len(owned.charged)):
             owned.crashes = owned.careful_to = 0
             owned.charged.clear()
 
