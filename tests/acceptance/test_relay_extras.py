@@ -51,7 +51,7 @@ def test_listening_to_a_database_that_cannot_tell_is_refused(cli: Cli, shop: Sho
 def test_a_relay_prunes_by_the_way_and_counts_it(cli: Cli, shop: Shop) -> None:
     pruning = {
         "PILLARBOX_RETENTION__BY_RELAY": "true",
-        "PILLARBOX_RETENTION__KEEP": "0",
+        "PILLARBOX_RETENTION__KEEP": "0.05",
         "PILLARBOX_RETENTION__INTERVAL": "0.2",
     }
     shop.place(20)
