@@ -56,6 +56,15 @@ class Registration:
         check_lease(connection, self.lease)
         self.renew(connection, seconds)
 
+    def stay_at_once(self, connection: Connection, seconds: float) -> bool:
+        """The same in one statement without a transaction, or False: then it has to be done the long way."""
+        until = after(connection, f"{seconds:f}")
+        sql = (
+            f"UPDATE outbox_relay SET seen_until = {until} WHERE relay_id = :relay AND lease = :lease"
+            " AND EXISTS (SELECT 1 FROM outbox_meta WHERE one = 1 AND outbox_meta.lease = :lease)"
+        )
+        return connection.execute(text(sql), {"relay": self.relay_id, "lease": self.lease}).rowcount == 1
+
     def renew(self, connection: Connection, seconds: float) -> None:
         """Write the row."""
         until = after(connection, f"{seconds:f}")

@@ -69,7 +69,7 @@ def acquire(connection: Connection, wanted: Wanted) -> list[Partition]:
 
 def extend(connection: Connection, owner: str, lease: float, tenures: Sequence[Tenure]) -> list[Tenure]:
     """Renew the leases; returns those that are lost."""
-    if tenures and connection.dialect.name in ("mysql", "mariadb") and _extend_all(connection, owner, lease, tenures):
+    if extend_all(connection, owner, lease, tenures):
         return []
     until = after(connection, f"{lease:f}")
     sql = text(f"UPDATE outbox_partition SET leased_until = {until}, lease_ms = :lease_ms WHERE {_FENCE}")
@@ -81,8 +81,13 @@ def extend(connection: Connection, owner: str, lease: float, tenures: Sequence[T
     ]
 
 
-def _extend_all(connection: Connection, owner: str, lease: float, tenures: Sequence[Tenure]) -> bool:
-    """All of them in one statement, locked in the order of the key, as a settlement does; False: some are lost."""
+def extend_all(connection: Connection, owner: str, lease: float, tenures: Sequence[Tenure]) -> bool:
+    """All of them in one statement, where it can be told to lock them in the order of the key, as a settlement does.
+
+    False: some are lost, or this server cannot (there is nothing to renew, too).
+    """
+    if not tenures or connection.dialect.name not in ("mysql", "mariadb"):
+        return False
     fences = " OR ".join(
         f"(partition_no = {one.partition_no:d} AND token = {one.token:d} AND nonce = {one.nonce:d})" for one in tenures
     )
