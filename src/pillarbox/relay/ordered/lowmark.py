@@ -31,7 +31,6 @@ class LowMarks:
         self._marks: Mapping[int, int] = {}
         self._marked_at = 0.0
         self._watched: frozenset[str] | None = None
-        self._blind = False
 
     @property
     def waiting(self) -> bool:
@@ -41,23 +40,20 @@ class LowMarks:
     def mark(self, settled_to: Mapping[int, int], now: float) -> None:
         """Begin with these marks, by partition; ignored while others are on their way."""
         if not self._marks and settled_to:
-            self._marks, self._marked_at, self._watched, self._blind = dict(settled_to), now, None, False
+            self._marks, self._marked_at, self._watched = dict(settled_to), now, None
 
     def passed(self, now: float) -> Mapping[int, int]:
         """The marks, once: when nothing can be committed at or below them any more. Asks the database at most once."""
         if not self._marks or now - self._marked_at < SETTLE_SECONDS:
             return {}
-        if not self._blind or now - self._marked_at >= self._late:
-            if not self._blind and not self._have_ended():
-                return {}
-            marks, self._marks = self._marks, {}
-            return marks
-        return {}
+        if now - self._marked_at < self._late and not self._have_ended():
+            return {}
+        marks, self._marks = self._marks, {}
+        return marks
 
     def _have_ended(self) -> bool:
         writing = self._writers()
-        if writing is None:
-            self._blind = True
+        if writing is None:  # not to be known, or not just now: asked again, and at last it goes by age
             return False
         self._watched = writing if self._watched is None else self._watched & writing
         return not self._watched

@@ -87,7 +87,7 @@ class PartitionStore:
         self._reader = Reader(engine.dialect.name, self._statements, relay_id)
         at_once = None if keep_sent else AtOnce()
         self._settling = Settling(engine.dialect.name, self._statements, relay_id, lease, at_once)
-        self._writers = Writers(pause, monotonic)
+        self._writers = Writers(monotonic)
         self._partitions: int | None = None
 
     # ports.Ownership --------------------------------------------------------------------------------------------------

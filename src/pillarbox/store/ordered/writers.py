@@ -34,20 +34,18 @@ _MYSQL: Final = (
 )
 # The server makes the list anew only when nobody has read it for 0.1 s; who reads it more often gets the same for ever.
 REST: Final = 0.12
-_LOOKS: Final = 4
 
 
 class Writers:
     """Looks for one relay. An answer is at most REST seconds old."""
 
-    def __init__(self, pause: Callable[[float], None], monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._pause = pause
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._looked_at = 0.0
+        self._looked_at = -REST
         self._last: frozenset[str] | None = None
 
     def look(self, database: Database, dialect: str) -> frozenset[str] | None:
-        """The names; None where they cannot be known: the user has no right to look (MySQL and MariaDB: PROCESS)."""
+        """The names; None: not known, since the user may not look (MySQL, MariaDB: PROCESS), or just now."""
         match dialect:
             case "postgresql":
                 return database.read(_of_postgres)
@@ -57,22 +55,21 @@ class Writers:
                 return self._of_mysql(database)
 
     def _of_mysql(self, database: Database) -> frozenset[str] | None:
-        if self._last is None or self._monotonic() - self._looked_at >= REST:
+        if self._monotonic() - self._looked_at >= REST:  # asking more often would keep the list old
             self._last = self._fresh_list(database)
             self._looked_at = self._monotonic()
         return self._last
 
     def _fresh_list(self, database: Database) -> frozenset[str] | None:
-        """None also while others read the list so often that it is never made anew."""
-        for _ in range(_LOOKS):
-            mark = secrets.token_hex(8)
-            rows = database.write(lambda connection, mark=mark: _list(connection, mark))  # type: ignore[misc]
-            if rows is None:
-                return None
-            if any(own and mark in query for _, own, query in rows):  # this very statement made the list
-                return frozenset(name for name, own, _ in rows if not own)
-            self._pause(REST)
-        return None
+        """None also when somebody else has read the list a moment ago, so that it was not made anew for us.
+
+        It is not waited for: the relay has other work, and asks again.
+        """
+        mark = secrets.token_hex(8)
+        rows = database.write(lambda connection: _list(connection, mark))
+        if rows is None or not any(own and mark in query for _, own, query in rows):
+            return None
+        return frozenset(name for name, own, _ in rows if not own)
 
 
 def _of_postgres(connection: Connection) -> frozenset[str]:
