@@ -88,7 +88,11 @@ def _watch(
 
 @contextmanager
 def _noted_signals() -> Iterator[list[Received]]:
-    """SIGTERM and SIGINT are appended to the list; the handlers before are back afterwards."""
+    """SIGTERM and SIGINT are appended to the list; the handlers before are back afterwards, if none came.
+
+    After one, the process is ending: the same signal, passed on late by a parent, must not cut that short. (Python puts
+    its own handlers back to the default while it ends, but not what is ignored.)
+    """
     received: list[Received] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
@@ -99,7 +103,7 @@ def _noted_signals() -> Iterator[list[Received]]:
         yield received
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if received else handler)
 
 
 def _leave(why: str, code: int) -> None:
