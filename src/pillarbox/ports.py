@@ -267,8 +267,8 @@ class Span(NamedTuple):
 class Reading(NamedTuple):
     """Rows in order of partition, id, destination number.
 
-    ``more`` is False when the spans hold nothing behind the last row. ``rows`` (orphans included) is how many work
-    rows were read. Where ``held`` lanes were named, their deliveries come with an empty payload.
+    ``more`` is False when the spans hold nothing behind the last row. Where ``held`` lanes were named, their deliveries
+    come with an empty payload.
     """
 
     deliveries: Sequence[Delivery]

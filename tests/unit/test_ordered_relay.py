@@ -220,6 +220,12 @@ def test_two_relays_share_the_partitions_and_hand_over_when_one_leaves() -> None
     assert len(publisher.arrived) == 400
 
 
+def test_renewals_are_counted() -> None:
+    one = relay(MemoryOutbox(), MemoryPublisher(), lease=0.6, broker_deadline=0.1)
+    with running(one):
+        eventually(lambda: one.stats.renewed >= 16)
+
+
 def test_a_row_that_committed_late_is_found_and_in_order() -> None:
     """C012, C014: the trap of a cursor. 8 follows 5 under the key's lock, 7 is another key's."""
     outbox, publisher = MemoryOutbox(), MemoryPublisher()

@@ -37,7 +37,6 @@ class Waiting(NamedTuple):
 
     hold: Hold
     due: float | None
-    since: float
 
 
 class Holds:
@@ -73,10 +72,8 @@ class Holds:
 
     def put(self, hold: Hold, now: float) -> None:
         """Add or replace."""
-        before = self._by_stream.get(hold.stream)
         due = 0.0 if hold.mode == "drain" else None if hold.due_in is None else now + hold.due_in
-        since = before.since if before is not None and before.hold.mode == hold.mode else now
-        self._by_stream[hold.stream] = Waiting(hold, due, since)
+        self._by_stream[hold.stream] = Waiting(hold, due)
         if due is not None:
             heapq.heappush(self._agenda, (due, hold.stream))
             if len(self._agenda) > 2 * len(self._by_stream) + 64:
@@ -110,10 +107,6 @@ class Holds:
             heapq.heappush(self._agenda, entry)
         return found
 
-    def next_due(self) -> float | None:
-        """When :meth:`due` is worth asking."""
-        return self._agenda[0][0] if self._agenda else None
-
 
 @dataclass(slots=True)
 class Owned:
@@ -130,7 +123,6 @@ class Owned:
     busy: bool = False
     drains: int = 0  # rounds of parked events since fresh ones were looked for
     leaving: bool = False
-    lost: bool = False
     charged: dict[WorkKey, int] = field(default_factory=dict)  # claims of events that this relay sends alone
 
     @property
@@ -189,7 +181,6 @@ class Estate:
         owned = self.by_number.get(tenure.partition_no)
         if owned is None or owned.tenure != tenure:
             return None
-        owned.lost = True
         return self.by_number.pop(tenure.partition_no)
 
     def free(self, wanted: Callable[[Owned], bool]) -> list[Owned]:

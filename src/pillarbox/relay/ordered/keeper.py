@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ...errors import DatabaseUnavailable
 from ...ports import Ownership, Tenure
+from ..stats import RelayStats
 
 log = logging.getLogger("pillarbox.relay")
 
@@ -19,10 +20,11 @@ log = logging.getLogger("pillarbox.relay")
 class Keeper:
     """Renews every ``lease / 3`` seconds, and at once when asked to."""
 
-    def __init__(self, store: Ownership, lease: float, monotonic: Callable[[], float]) -> None:
+    def __init__(self, store: Ownership, lease: float, monotonic: Callable[[], float], stats: RelayStats) -> None:
         self._store = store
         self._lease = lease
         self._monotonic = monotonic
+        self._stats = stats
         self._lock = threading.Lock()
         self._held: tuple[Tenure, ...] = ()
         self._lost: list[Tenure] = []
@@ -31,8 +33,6 @@ class Keeper:
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="pillarbox-keeper", daemon=True)
-        self.errors = 0
-        self.renewals = 0
 
     def start(self) -> None:
         """Begin; the relay has just registered."""
@@ -94,11 +94,11 @@ class Keeper:
         try:
             lost = self._store.stay(self._lease, held)
         except DatabaseUnavailable as error:
-            self.errors += 1
+            self._stats.database_errors += 1
             log.warning("leases could not be renewed, they may be taken over: %s", error)
             return False
         with self._lock:
             self._lost.extend(lost)
             self._renewed_at = began
-        self.renewals += 1
+        self._stats.renewed += len(held) - len(lost)
         return True

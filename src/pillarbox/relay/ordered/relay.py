@@ -68,7 +68,7 @@ class OrderedRelay(Lifecycle):
         self._streams = Streams()
         self._estate = Estate()
         self._sender = Sender(publisher)
-        self._keeper = Keeper(store, self.settings.lease, self._clock.monotonic)
+        self._keeper = Keeper(store, self.settings.lease, self._clock.monotonic, self.stats)
         self._duties = Duties(store, self._estate, self._keeper, self.settings, self.stats)
         self._reader = Reader(store, self._estate, self._streams)
         patience = Patience(self.settings.lease, self._clock.monotonic, self._await_database, lambda: self._stopping)
