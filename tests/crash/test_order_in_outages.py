@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 import pika
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pillarbox.event.destination import Topic
@@ -99,7 +99,7 @@ def in_topic(url: str, topic: str) -> list[Arrived]:
     """All in the topic's only partition."""
     settings = {"bootstrap.servers": bootstrap_of(url), "group.id": "reader", "log_level": 0}
     with closing(Consumer(settings)) as consumer:
-        end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1]
+        end = end_of(consumer, TopicPartition(topic, 0))
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[Arrived] = []
         deadline = time.monotonic() + 30
@@ -108,6 +108,17 @@ def in_topic(url: str, topic: str) -> list[Arrived]:
                 headers = {name: value.decode() for name, value in one.headers()}
                 found.append(Arrived(headers, one.value(), one.key().decode()))
         return found
+
+
+def end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    """Asked again while a broker that was frozen still believes that it leads."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, timeout=20)[1])
+        except KafkaException:
+            assert time.monotonic() < deadline, "no broker says that it leads the partition"
+            time.sleep(0.2)
 
 
 def in_queue(url: str) -> list[Arrived]:
