@@ -6,15 +6,16 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from pillarbox.event.message import Message
 from pillarbox.policy.retry import RetryPolicy
 from pillarbox.ports import Publisher
 from pillarbox.publish.memory import MemoryPublisher
-from pillarbox.relay import OrderedRelay, RelaySettings
+from pillarbox.relay import OrderedRelay, Relay, RelaySettings
 from pillarbox.store.engines import Timeouts, relay_engine
 from pillarbox.store.ordered import PartitionStore
+from pillarbox.store.rowlease import RowLeaseStore
 from tests.crash.ordered_lab import Lab
 
 RETRY = RetryPolicy(0.05, 0.2, 50)
@@ -35,7 +36,23 @@ def relay(
     """A relay on a thread; what it raises is raised at the end of the block."""
     chosen = settings(lease, **given)
     store = PartitionStore(relay_engine(url, timeouts=Timeouts(lock=locks)), relay_id=name, lease=lease)
-    one = OrderedRelay(store, publisher, chosen)
+    with _at_work(OrderedRelay(store, publisher, chosen), name) as one:
+        yield one
+
+
+@contextmanager
+def row_relay(url: str, publisher: Publisher, name: str = "a", lease: float = 3.0, **given: Any) -> Iterator[Relay]:
+    """The same with a lease of rows, which promises no order."""
+    store = RowLeaseStore(relay_engine(url, timeouts=Timeouts(lock=5)), relay_id=name, lease=lease)
+    with _at_work(Relay(store, publisher, settings(lease, **given)), name) as one:
+        yield one
+
+
+R = TypeVar("R", OrderedRelay, Relay)
+
+
+@contextmanager
+def _at_work(one: R, name: str) -> Iterator[R]:
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -50,7 +67,7 @@ def relay(
         yield one
     finally:
         one.stop()
-        thread.join(chosen.broker_deadline + 30)
+        thread.join(one.settings.broker_deadline + 30)
     assert not thread.is_alive(), "it does not stop"
     if raised:
         raise raised[0]
@@ -59,6 +76,11 @@ def relay(
 def wrong(lab: Lab, arrived: MemoryPublisher | Sequence[Message]) -> list[str]:
     """Loss, an event given up, or first occurrences out of the order of their row ids in a key."""
     messages = list(arrived.arrived if isinstance(arrived, MemoryPublisher) else arrived)
+    return lost_or_dead(lab, messages) + out_of_order(lab, messages)
+
+
+def lost_or_dead(lab: Lab, messages: Sequence[Message]) -> list[str]:
+    """Events that did not arrive, are not recorded as sent, or were given up."""
     there = {one.event_id for one in messages}
     rows = lab.rows(
         "SELECT e.event_id, e.id, r.id FROM outbox_event e LEFT JOIN outbox_receipt r ON r.id = e.id ORDER BY e.id"
@@ -66,8 +88,7 @@ def wrong(lab: Lab, arrived: MemoryPublisher | Sequence[Message]) -> list[str]:
     found = [
         f"lost: {number}, receipt {receipt}" for event, number, receipt in rows if event not in there or not receipt
     ]
-    found += [f"dead: {row}" for row in lab.rows("SELECT id, error FROM outbox_parked WHERE state = 'DEAD'")]
-    return found + out_of_order(lab, messages)
+    return found + [f"dead: {row}" for row in lab.rows("SELECT id, error FROM outbox_parked WHERE state = 'DEAD'")]
 
 
 def out_of_order(lab: Lab, messages: Sequence[Message]) -> list[str]:
