@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .commit_hook import after_commit
     from .consume import Consumer, Received
     from .errors import PillarboxError, PillarboxWarning
     from .event.destination import Destination, Exchange, Topic
@@ -44,6 +45,7 @@ _WHERE = {
     "RelaySettings": "relay",
     "RetryPolicy": "policy.retry",
     "Topic": "event.destination",
+    "after_commit": "commit_hook",
     "event_type": "event.types",
     "include_object": "store.ddl",
     "install": "store.install",
@@ -69,6 +71,7 @@ __all__ = [
     "RelaySettings",
     "RetryPolicy",
     "Topic",
+    "after_commit",
     "event_type",
     "include_object",
     "install",
