@@ -1,5 +1,5 @@
-"""A MySQL server that crashes, refuses writes and runs out of disk under either kind of relay: it is waited for, nothing
-is lost, nothing is charged, and the relay goes on by itself."""
+"""A MySQL server that crashes, refuses writes and runs out of disk under either kind of relay: it is waited for,
+nothing is lost, nothing is charged, and the relay goes on by itself."""
 
 import os
 import time
@@ -130,5 +130,9 @@ def fill(own: Lab, space: str) -> None:
     own.execute(f"CREATE TABLE filler (id INT AUTO_INCREMENT PRIMARY KEY, f LONGBLOB) TABLESPACE {space}")
     for size in (60_000, 10_000, 200):
         with pytest.raises(DBAPIError, match="1114"):
-            while True:
-                own.execute(f"INSERT INTO filler (f) VALUES (REPEAT('x', {size}))")
+            insert_for_ever(own, size)
+
+
+def insert_for_ever(own: Lab, size: int) -> None:
+    while True:
+        own.execute(f"INSERT INTO filler (f) VALUES (REPEAT('x', {size}))")

@@ -33,10 +33,10 @@ def settings(lease: float = 3.0, **given: Any) -> RelaySettings:
 def relay(
     url: str, publisher: Publisher, name: str = "a", lease: float = 3.0, locks: int = 5, **given: Any
 ) -> Iterator[OrderedRelay]:
-    """A relay on a thread; what it raises is raised at the end of the block."""
+    """A relay at work that leases partitions."""
     chosen = settings(lease, **given)
     store = PartitionStore(relay_engine(url, timeouts=Timeouts(lock=locks)), relay_id=name, lease=lease)
-    with _at_work(OrderedRelay(store, publisher, chosen), name) as one:
+    with running(OrderedRelay(store, publisher, chosen), name) as one:
         yield one
 
 
@@ -44,7 +44,7 @@ def relay(
 def row_relay(url: str, publisher: Publisher, name: str = "a", lease: float = 3.0, **given: Any) -> Iterator[Relay]:
     """The same with a lease of rows, which promises no order."""
     store = RowLeaseStore(relay_engine(url, timeouts=Timeouts(lock=5)), relay_id=name, lease=lease)
-    with _at_work(Relay(store, publisher, settings(lease, **given)), name) as one:
+    with running(Relay(store, publisher, settings(lease, **given)), name) as one:
         yield one
 
 
@@ -52,7 +52,8 @@ R = TypeVar("R", OrderedRelay, Relay)
 
 
 @contextmanager
-def _at_work(one: R, name: str) -> Iterator[R]:
+def running(one: R, name: str) -> Iterator[R]:
+    """Run it on a thread; what it raises is raised at the end of the block."""
     raised: list[BaseException] = []
 
     def run() -> None:
