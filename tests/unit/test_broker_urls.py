@@ -102,7 +102,7 @@ def test_every_scheme_makes_a_publisher_that_says_so() -> None:
 
 
 def test_a_kafka_URL_names_brokers_and_passes_options_on() -> None:
-    config, shown = parse_kafka_url("kafka://a:1,b,[::1]:9093?linger.ms=1&compression.type=lz4", deadline=20)
+    config, shown, _ = parse_kafka_url("kafka://a:1,b,[::1]:9093?linger.ms=1&compression.type=lz4", deadline=20)
     assert config["bootstrap.servers"] == "a:1,b:9092,[::1]:9093"
     assert (config["linger.ms"], config["compression.type"]) == ("1", "lz4")
     assert (config["acks"], config["enable.idempotence"], config["partitioner"]) == ("all", True, "murmur2_random")
@@ -110,12 +110,12 @@ def test_a_kafka_URL_names_brokers_and_passes_options_on() -> None:
 
 
 def test_kafka_credentials_go_over_TLS_unless_told_otherwise() -> None:
-    config, shown = parse_kafka_url("kafka://us%40er:p%2Fw@host", deadline=20)
+    config, shown, _ = parse_kafka_url("kafka://us%40er:p%2Fw@host", deadline=20)
     assert (config["sasl.username"], config["sasl.password"]) == ("us@er", "p/w")
     assert (config["security.protocol"], config["sasl.mechanism"]) == ("SASL_SSL", "PLAIN")
     assert "p/w" not in shown
     assert "p%2Fw" not in shown
-    plain, _ = parse_kafka_url(
+    plain, *_ = parse_kafka_url(
         "kafka://u:p@h?security.protocol=SASL_PLAINTEXT&sasl.mechanism=SCRAM-SHA-512", deadline=20
     )
     assert (plain["security.protocol"], plain["sasl.mechanism"]) == ("SASL_PLAINTEXT", "SCRAM-SHA-512")

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from ..errors import CannotDecode
+from .cloudevents import to_plain
 from .codec import JSON, as_utc_text
 
 ID: Final = "id"
@@ -67,9 +68,10 @@ def from_wire(
 ) -> Message:
     """Rebuild the message from what a broker delivered; ``source`` is the topic or queue it was read from.
 
+    Also from a CloudEvent in Kafka's binary mode (:mod:`.cloudevents`), with a ``time``.
     Raises CannotDecode (PB-016) when the headers that identify an event are missing or malformed.
     """
-    known = dict(headers)
+    known = to_plain(dict(headers))
     try:
         event_id, event_type = known.pop(ID), known.pop(TYPE)
     except KeyError as error:

@@ -8,9 +8,11 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError
 from confluent_kafka import Message as Report
 
-from ...event.message import Message
+from ...event.message import Message, to_headers
 from ...ports import Confirmed, Outcome, Unknown
 from .topics import TopicState
+
+HeadersOf = Callable[[Message], list[tuple[str, str]]]
 
 _new_tuple = tuple.__new__
 
@@ -26,8 +28,9 @@ class Failure(NamedTuple):
 class Flight:
     """Outcomes of a batch, filled in by delivery reports."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
+    def __init__(self, messages: Sequence[Message], headers_of: HeadersOf = to_headers) -> None:
         self.messages = messages
+        self.headers_of = headers_of
         self.destinations = {message.destination for message in messages}
         self.outcomes: list[Outcome | None] = [None] * len(messages)
         self.failures: dict[int, Failure] = {}

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException
 
 from ...errors import UsedAfterFork
-from ...event.message import Message
+from ...event.cloudevents import to_binary
+from ...event.message import Message, to_headers
 from ...ports import Outcome, PublisherCapabilities, Rejected, Unavailable, Unknown
 from .client import Client, Kind
-from .flight import Flight
+from .flight import Flight, HeadersOf
 from .ordered import OrderedFlight
 from .sending import send
 from .topics import Topics, TopicState
@@ -38,6 +39,7 @@ class KafkaPublisher:
         self._pid = os.getpid()
         self._client = client or Client(url)
         self._topics = Topics(self._client)
+        self._headers_of = _headers(url.cloudevents)
         self._look_first = False  # the last publish, or the time since, had trouble: ask the cluster before sending
 
     @classmethod
@@ -65,7 +67,7 @@ class KafkaPublisher:
         with self._lock:
             self._check_process()
             started = time.monotonic()
-            flight = Flight(messages)
+            flight = Flight(messages, self._headers_of)
             self._look_first = self._client.had_trouble() or self._look_first
             self._refuse_in_advance(flight, timeout=min(3.0, self._deadline / 4))
             until, judged = started + 0.8 * self._deadline, started + 0.95 * self._deadline
@@ -186,6 +188,10 @@ class KafkaPublisher:
 
     def _no_answer(self, error: KafkaException) -> TopicState:
         return TopicState(None, f"the cluster does not answer: {self._client.reason(error)}", True, answered=False)
+
+
+def _headers(source: str | None) -> HeadersOf:
+    return to_headers if source is None else lambda message: to_binary(to_headers(message), source)
 
 
 def _is_outage(outcome: Outcome | None) -> bool:

@@ -9,7 +9,6 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ...event.message import to_headers
 from ..streams import Gate
 from .client import serve
 from .flight import Flight
@@ -55,7 +54,7 @@ def send_in_order(
 def _hand_over(
     producer: Producer, flight: Flight, indexes: Sequence[int], until: float, gate: Gate | None = None
 ) -> None:
-    produce, messages, report = producer.produce, flight.messages, flight.reporter()
+    produce, messages, report, headers_of = producer.produce, flight.messages, flight.reporter(), flight.headers_of
     for index in indexes:
         message = messages[index]
         if gate and gate.stops(message):
@@ -67,7 +66,7 @@ def _hand_over(
                     message.destination,
                     message.payload,
                     message.key,
-                    headers=to_headers(message),  # type: ignore[arg-type]  # lists are invariant
+                    headers=headers_of(message),  # type: ignore[arg-type]  # lists are invariant
                     on_delivery=partial(report, index),
                 )
             except BufferError:  # the client's queue is full: serve reports until there is room

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ...errors import BadUrl
+from ...event.cloudevents import is_source
 from ..broker_url import parse_broker_url
 
 EXAMPLE: Final = "kafka://host1:9092,host2:9092?security.protocol=SSL"
+
+CLOUDEVENTS: Final = "cloudevents.source"
 
 _NOT_YOURS: Final = {
     "acks": "every message waits for all in-sync replicas",
@@ -24,6 +27,7 @@ class KafkaUrl(NamedTuple):
 
     config: dict[str, str | int | float]
     shown: str
+    cloudevents: str | None = None  # the source of the CloudEvents to be sent; None: plain headers
 
     @property
     def batch_size(self) -> int:
@@ -40,6 +44,7 @@ def parse_kafka_url(url: str, *, deadline: float) -> KafkaUrl:
     """Read ``kafka://host:port,host:port?option=value``; options are those of librdkafka.
 
     ``user:password@`` means SASL: PLAIN over TLS unless ``sasl.mechanism`` and ``security.protocol`` say otherwise.
+    ``cloudevents.source=/shop`` is ours: headers are those of CloudEvents in binary mode, with this source.
     """
     parts = parse_broker_url(url, example=EXAMPLE, default_port=9092)
     if parts.path:
@@ -47,6 +52,13 @@ def parse_kafka_url(url: str, *, deadline: float) -> KafkaUrl:
     for name in parts.options:
         if name in _NOT_YOURS:
             raise BadUrl(f"{parts.shown} sets {name}: {_NOT_YOURS[name]}.", fix=f"Leave {name} out.")
+    options = {name: value for name, value in parts.options.items() if name != CLOUDEVENTS}
+    source = parts.options.get(CLOUDEVENTS)
+    if source is not None and not is_source(source):
+        raise BadUrl(
+            f"{parts.shown} sets {CLOUDEVENTS}={source!r}, which is no URI reference.",
+            fix=f"Name what the events come from, e.g. {CLOUDEVENTS}=/shop or {CLOUDEVENTS}=urn:example:shop.",
+        )
     config: dict[str, str | int | float] = {
         "bootstrap.servers": ",".join(f"{_bracketed(host)}:{port}" for host, port in parts.hosts),
         "client.id": "pillarbox",
@@ -78,7 +90,7 @@ def parse_kafka_url(url: str, *, deadline: float) -> KafkaUrl:
             "sasl.username": parts.user,
             "sasl.password": parts.password or "",
         }
-    return KafkaUrl(config | dict(parts.options), parts.shown)
+    return KafkaUrl({**config, **options}, parts.shown, source)
 
 
 def alone(url: KafkaUrl) -> dict[str, str | int | float]:
