@@ -1,6 +1,6 @@
 # `make help` lists the targets. PYTHON=/path/to/python picks the interpreter, ARGS="..." goes to pytest or to the bench.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check services services-down bench long lock venv clean
+.PHONY: help demo example test check services services-down bench long lock venv clean
 VENV := .venv
 PY := $(VENV)/bin/python
 
@@ -12,6 +12,9 @@ demo: $(VENV)/.run  ## three ways to tell of 1,000 orders, processes killed whil
 
 test: $(VENV)/.dev  ## every test; starts the real servers it can, and stops those that it started
 	@$(PY) -m services run -- $(PY) -m tests $(ARGS)
+
+example: $(VENV)/.dev  ## orders and stock: two services under load and kill -9, and the balance
+	@$(PY) -m services run mysql postgres rabbitmq -- $(PY) -m examples.orders $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types and layers, in seconds; needs no server
 	@$(VENV)/bin/ruff check .

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         commands.add_parser(name, help=f"one process, such as kafka2: {text}").add_argument("part")
     commands.add_parser("running", help="the servers of which anything runs, one a line")
     runner = commands.add_parser("run", help="up, then a command, then stop what was started for it")
-    runner.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
+    runner.add_argument("argv", nargs=argparse.REMAINDER, metavar="[NAME ...] -- COMMAND")
     chosen = parser.parse_args(arguments)
     try:
         return _carry_out(chosen)
@@ -89,21 +89,23 @@ def _status_of(outcomes: list[Outcome]) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    """Runs a command with all servers up. What was up before stays up; what was started for it is stopped.
+    """Runs a command with these servers up, or all. What was up before stays up; what was started for it is stopped.
 
-    The last line says which servers were not there, and what root has to say to get them.
+    The command finds their URLs in its environment, where they are not set already. The last line says which servers were not there, and what root has to say to get them.
     """
     signal.signal(signal.SIGTERM, _interrupted)
+    split = argv.index("--") if "--" in argv else 0
+    names, command = argv[:split], argv[split + ("--" in argv) :]
     before = set(control.partly_running())
     outcomes: list[Outcome] = []
     try:
         if not control.running():
             print("starting the servers; the first time they are downloaded, about half a gigabyte", flush=True)
-        outcomes = control.up(tell=_tell)
+        outcomes = control.up(names, tell=_tell)
         absent = [one for one in outcomes if one.problem]
         if absent and os.environ.get("PILLARBOX_REQUIRE_SERVICES") == "1":
             return _status_of(outcomes)
-        return _call(argv[1:] if argv[:1] == ["--"] else argv)
+        return _call(command)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     finally:
@@ -114,7 +116,7 @@ def _run(argv: list[str]) -> int:
 
 def _call(argv: list[str]) -> int:
     """Runs a command and waits for its own clean end also when we are told to stop."""
-    child = subprocess.Popen(argv)
+    child = subprocess.Popen(argv, env=dict(os.environ) | control.urls())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells the child as well
     signal.signal(signal.SIGTERM, lambda _signal, _frame: child.send_signal(signal.SIGINT))
     status = child.wait()
