@@ -91,7 +91,7 @@ def _status_of(outcomes: list[Outcome]) -> int:
 def _run(argv: list[str]) -> int:
     """Runs a command with these servers up, or all. What was up before stays up; what was started for it is stopped.
 
-    The command finds their URLs in its environment, where they are not set already. The last line says which servers were not there, and what root has to say to get them.
+    The last line says which servers were not there, and what root has to say to get them.
     """
     signal.signal(signal.SIGTERM, _interrupted)
     split = argv.index("--") if "--" in argv else 0
@@ -116,7 +116,7 @@ def _run(argv: list[str]) -> int:
 
 def _call(argv: list[str]) -> int:
     """Runs a command and waits for its own clean end also when we are told to stop."""
-    child = subprocess.Popen(argv, env=dict(os.environ) | control.urls())
+    child = subprocess.Popen(argv)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells the child as well
     signal.signal(signal.SIGTERM, lambda _signal, _frame: child.send_signal(signal.SIGINT))
     status = child.wait()

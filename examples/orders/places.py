@@ -7,17 +7,20 @@ from base64 import b64encode
 
 from sqlalchemy import create_engine, make_url, text
 
+from services import control
+
 NAME = "pillarbox_example"
 
 
 def make_places() -> None:
     """Set the three URLs of :mod:`.settings`, unless they are set; what an earlier run left there is dropped."""
+    servers = control.urls()
     if "ORDERS_DATABASE" not in os.environ:
-        os.environ["ORDERS_DATABASE"] = fresh_database(os.environ["PILLARBOX_TEST_MYSQL"], f"{NAME}_orders")
+        os.environ["ORDERS_DATABASE"] = fresh_database(servers["PILLARBOX_TEST_MYSQL"], f"{NAME}_orders")
     if "STOCK_DATABASE" not in os.environ:
-        os.environ["STOCK_DATABASE"] = fresh_database(os.environ["PILLARBOX_TEST_POSTGRES"], f"{NAME}_stock")
+        os.environ["STOCK_DATABASE"] = fresh_database(servers["PILLARBOX_TEST_POSTGRES"], f"{NAME}_stock")
     if "ORDERS_BROKER" not in os.environ:
-        broker, management = os.environ["PILLARBOX_TEST_RABBITMQ"], os.environ["PILLARBOX_TEST_RABBITMQ_MANAGEMENT"]
+        broker, management = servers["PILLARBOX_TEST_RABBITMQ"], servers["PILLARBOX_TEST_RABBITMQ_MANAGEMENT"]
         fresh_virtual_host(management)
         os.environ["ORDERS_BROKER"] = broker.removesuffix("%2F") + NAME
 
