@@ -20,10 +20,10 @@ from tests.sql_outbox import EARLIER, SqlOutbox
 class OrderedOutbox(SqlOutbox):
     """One outbox, emptied before each test."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, *, table_prefix: str = "") -> None:
+        super().__init__(url, table_prefix=table_prefix)
         self.ordered: list[PartitionStore] = []
-        self.pool = relay_engine(url, pool_size=20)
+        self.pool = relay_engine(url, pool_size=20, table_prefix=table_prefix)
         self._engines.append(self.pool)
         sqlite = self.dialect == "sqlite"
         self.capabilities: OrderedCapabilities = OrderedCapabilities(sees_open_writers=not sqlite)  # type: ignore[assignment]

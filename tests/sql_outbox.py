@@ -28,9 +28,10 @@ class SqlOutbox:
 
     capabilities = StoreCapabilities()
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, table_prefix: str = "") -> None:
         self.url = url
-        self.engine: Engine = relay_engine(url)
+        self.table_prefix = table_prefix
+        self.engine: Engine = relay_engine(url, table_prefix=table_prefix)
         self.dialect = self.engine.dialect.name
         self._engines = [self.engine]
         install(self.engine, ["outbox"])
@@ -52,7 +53,7 @@ class SqlOutbox:
                 connection.exec_driver_sql(f"DELETE FROM {table}")
 
     def store(self, relay_id: str, *, lease: float = 60.0) -> RowLeaseStore:
-        self._engines.append(relay_engine(self.url))
+        self._engines.append(relay_engine(self.url, table_prefix=self.table_prefix))
         return RowLeaseStore(self._engines[-1], relay_id=relay_id, lease=lease)
 
     def add(self, messages: Sequence[Message], more: Sequence[Destination] = ()) -> list[int]:

@@ -31,6 +31,7 @@ OUTBOX_NAME: Final = r"^[a-z0-9][a-z0-9_-]{0,19}$"
 FLAGS: Final = {
     "database": "--database",
     "broker": "--broker",
+    "table_prefix": "--table-prefix",
     "relay.id": "--relay-id",
     "relay.ownership": "--ownership",
     "relay.on_failure": "--on-failure",
@@ -144,10 +145,12 @@ class RetentionConfig(_Section):
 
 
 class OutboxConfig(_Section):
-    """One of several outboxes that a relay process serves. Without a broker of its own it uses the common one."""
+    """One of several outboxes that a relay process serves. Without a broker or a table prefix of its own it uses the
+    common one."""
 
     database: Annotated[str, Field(min_length=1)]
     broker: str | None = None
+    table_prefix: str | None = None
 
 
 class LogConfig(_Section):
@@ -166,6 +169,7 @@ class Config(BaseSettings):
 
     database: str | None = None
     broker: str | None = None
+    table_prefix: str = ""
     outboxes: dict[Annotated[str, Field(pattern=OUTBOX_NAME)], OutboxConfig] = {}
     relay: RelayConfig = RelayConfig()
     retention: RetentionConfig = RetentionConfig()
@@ -235,11 +239,47 @@ def keys() -> list[str]:
 
 
 def of_outbox(config: Config, name: str) -> Config:
-    """The tree as the relay of one of ``[outboxes]`` sees it: that database, and its broker or the common one."""
-    chosen = config.outboxes[name]
+    """The tree as the relay of one of ``[outboxes]`` sees it: that database, its broker and prefix or the common ones.
+
+    Raises ConfigError (PB-001) that lists the names when there is no such outbox.
+    """
+    chosen = config.outboxes.get(name)
+    if chosen is None:
+        raise ConfigError(f"There is no outbox {name!r} in the settings.", fix=_choose(config))
+    prefix = config.table_prefix if chosen.table_prefix is None else chosen.table_prefix
     return config.model_copy(
-        update={"database": chosen.database, "broker": chosen.broker or config.broker, "outboxes": {}}
+        update={
+            "database": chosen.database,
+            "broker": chosen.broker or config.broker,
+            "table_prefix": prefix,
+            "outboxes": {},
+        }
     )
+
+
+def only_outbox(config: Config) -> Config:
+    """The tree as a command that works on one outbox sees it, when nobody said which.
+
+    That is the common ``database``, if there is one, else the only one of ``[outboxes]``. Of several none is guessed:
+    ConfigError (PB-001) lists them.
+    """
+    if config.database or not config.outboxes:
+        return config
+    if len(config.outboxes) > 1:
+        raise ConfigError("The settings have several outboxes, and the command works on one.", fix=_choose(config))
+    return of_outbox(config, *config.outboxes)
+
+
+def alone(config: Config, name: str) -> Config:
+    """The tree with this one of ``[outboxes]`` and no other, for a relay that keeps its name. ConfigError (PB-001)."""
+    of_outbox(config, name)
+    return config.model_copy(update={"outboxes": {name: config.outboxes[name]}})
+
+
+def _choose(config: Config) -> str:
+    if not config.outboxes:
+        return "There are no [outboxes] at all; leave --outbox out."
+    return f"Say which with --outbox: {', '.join(sorted(config.outboxes))}."
 
 
 def variable(key: str) -> str:
@@ -300,7 +340,7 @@ def _check_outboxes(found: Mapping[str, Any], path: Path) -> None:
 def _is_of_outbox(name: str) -> bool:
     """``PILLARBOX_OUTBOXES__SHOP__DATABASE``"""
     above, _, last = name.upper().rpartition("__")
-    return above.startswith(variable("outboxes") + "__") and last in ("DATABASE", "BROKER")
+    return above.startswith(variable("outboxes") + "__") and last in ("DATABASE", "BROKER", "TABLE_PREFIX")
 
 
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:

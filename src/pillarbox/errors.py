@@ -245,6 +245,13 @@ class LeaseMismatch(PillarboxError):
     fix = "Stop the relays of the other kind first, or start this one with the same `relay.ownership`."
 
 
+class BadTablePrefix(PillarboxError):
+    """The text before the names of the tables has letters that not every server takes as they are, or is too long."""
+
+    code = "PB-033"
+    fix = 'Use a-z, 0-9 and _, a letter first, at most 32 characters: table_prefix = "shop_".'
+
+
 class BadHandler(PillarboxError):
     """A handler's parameters cannot be resolved."""
 

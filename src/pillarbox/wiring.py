@@ -36,7 +36,7 @@ Ownership = Literal["partition", "row"]
 def open_engine(config: Config, *, pool_size: int = 4, timeouts: Timeouts | None = None) -> Iterator[Engine]:
     """The engine of the configured database, disposed of at the end. Driver errors become PillarboxErrors."""
     url = database_url(config)
-    engine = relay_engine(url, pool_size=pool_size, timeouts=timeouts)
+    engine = relay_engine(url, pool_size=pool_size, timeouts=timeouts, table_prefix=config.table_prefix)
     try:
         yield engine
     except SQLAlchemyError as error:
@@ -112,18 +112,19 @@ def relay_for(
     *,
     ownership: Ownership = "partition",
     keep_sent: bool = True,
+    table_prefix: str = "",
 ) -> Relay | OrderedRelay:
     """A relay for an application that runs its own: ``with relay_for(url, broker_url).started(): …``.
 
     ``ownership`` partition keeps the order of each key; row is for competing workers without order.
-    ``keep_sent`` False deletes each event with its settlement (partition only), but never the highest id. It has its
-    own pool of connections and its own threads, so that requests do not wait for it. The tables are checked now, the
-    broker is waited for. Raises BadUrl, MissingDriver, DatabaseUnavailable, AccessRefused, TablesMissing or
-    SchemaMismatch.
+    ``keep_sent`` False deletes each event with its settlement (partition only), but never the highest id.
+    ``table_prefix`` is the Outbox's. It has its own pool of connections and its own threads, so that requests do not
+    wait for it. The tables are checked now, the broker is waited for. Raises BadUrl, MissingDriver, BadTablePrefix,
+    DatabaseUnavailable, AccessRefused, TablesMissing or SchemaMismatch.
     """
     settings = settings or RelaySettings()
     publisher = make_publisher(broker, deadline=settings.broker_deadline)
-    engine = relay_engine(database)
+    engine = relay_engine(database, table_prefix=table_prefix)
     try:
         with engine.connect() as connection:
             check_schema(connection)

@@ -19,6 +19,15 @@ Broker = Annotated[
     str | None,
     typer.Option("--broker", metavar="URL", help="Broker URL: kafka://, amqp://, amqps://, embedded:///path."),
 ]
+TablePrefix = Annotated[
+    str | None,
+    typer.Option(
+        "--table-prefix", metavar="TEXT", help="What the names of the outbox's tables begin with, e.g. shop_."
+    ),
+]
+OutboxName = Annotated[
+    str | None, typer.Option("--outbox", metavar="NAME", help="The one of [outboxes] in the settings file.")
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Settings file (default: PILLARBOX_CONFIG, else pillarbox.toml)."),

@@ -13,6 +13,7 @@ from ..policy.lanes import HASH_NAME
 from ..store.drivers import Driver, begins_by_itself, driver_of, is_autocommit
 from ..store.engines import check_schema
 from ..store.failures import Fault, connect_error, fault_of
+from ..store.naming import Naming
 from ..store.write import OverCore, Row, insert_with, is_past
 from .ledger import Ledger, ledger_of
 
@@ -30,23 +31,26 @@ class Limits(NamedTuple):
 class Tables(NamedTuple):
     """What is known of an engine once its tables were looked at.
 
+    ``naming`` is that of the outbox that writes.
     ``narrow_text``: the connection speaks MySQL's three-byte utf8, which may silently turn an emoji into ``????``.
     """
 
     partitions: int
     narrow_text: bool
+    naming: Naming
 
 
-def read_tables(connection: Connection) -> Tables:
+def read_tables(connection: Connection, naming: Naming) -> Tables:
     """Check the tables, once for an engine: TablesMissing (PB-006), SchemaMismatch (PB-007)."""
-    check_schema(connection)
-    found = connection.execute(text("SELECT partitions, hash_name, mode FROM outbox_meta WHERE one = 1")).one()
+    check_schema(connection, naming=naming)
+    sql = naming("SELECT partitions, hash_name, mode FROM outbox_meta WHERE one = 1")
+    found = connection.execute(text(sql)).one()
     if found.hash_name != HASH_NAME or found.mode != "polling":
         raise SchemaMismatch(
             f"The outbox uses the hash {found.hash_name!r} in mode {found.mode!r}; this release writes "
             f"{HASH_NAME!r} in mode 'polling'."
         )
-    return Tables(found.partitions, _has_narrow_text(connection))
+    return Tables(found.partitions, _has_narrow_text(connection), naming)
 
 
 def _has_narrow_text(connection: Connection) -> bool:
@@ -70,7 +74,7 @@ def write(
     _check_transaction(connection, driver, ledger)
     size = sum(len(row.message.payload) + len((row.message.headers or "").encode()) for row in rows)
     ledger.make_room(len(rows), size, max_events=limits.max_events, max_bytes=limits.max_bytes)
-    execute, begun = OverCore(connection), driver.in_transaction(connection)
+    execute, begun = OverCore(connection, tables.naming), driver.in_transaction(connection)
     try:
         if perhaps_past:
             rows = _due_or_later(execute, connection.dialect.name, rows)
@@ -82,7 +86,7 @@ def write(
         if explained is None:
             raise
         raise explained from error
-    ledger.record([row.message.event_id for row in rows], size)
+    ledger.record([row.message.event_id for row in rows], size, tables.naming)
 
 
 def _due_or_later(execute: OverCore, dialect_name: str, rows: Sequence[Row]) -> Sequence[Row]:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 
 from ..errors import AddFailed, ImplicitCommit, PillarboxError, TransactionTooLarge, UsedAfterFork
+from ..store.naming import PLAIN, Naming
 from ..store.write import OverCore, standing
 
 _LEDGER: Final = "pillarbox.ledger"
@@ -32,18 +33,20 @@ class Ledger:
     ``ended_by``: the statement after which the server no longer had a transaction.
     ``shaken``: a statement failed in a way that may have ended the transaction (PostgreSQL: any; MySQL: a deadlock).
     ``loose_savepoint``: on SQLite a SAVEPOINT was set before any BEGIN, and its release commits.
-    ``wakes`` are called after the commit; ``notify``: PostgreSQL tells listeners with it.
+    ``namings`` says for each event in which outbox it is. ``wakes`` are called after the commit; on ``channels``
+    PostgreSQL tells listeners with it.
     """
 
     watched_from_begin: bool = True
     events: list[str] = field(default_factory=list)
+    namings: list[Naming] = field(default_factory=list)
     size: int = 0
     torn: bool = False
     ended_by: str | None = None
     shaken: bool = False
     loose_savepoint: bool = False
     wakes: set[Callable[[], None]] = field(default_factory=set)
-    notify: bool = False
+    channels: set[str] = field(default_factory=set)
     _savepoints: list[_Savepoint] = field(default_factory=list)
 
     def make_room(self, events: int, size: int, *, max_events: int, max_bytes: int) -> None:
@@ -62,8 +65,9 @@ class Ledger:
         """There are events, and nothing says yet that their transaction cannot commit."""
         return bool(self.events) and self.ended_by is None and not self.torn
 
-    def record(self, event_ids: Sequence[str], size: int) -> None:
+    def record(self, event_ids: Sequence[str], size: int, naming: Naming = PLAIN) -> None:
         self.events.extend(event_ids)
+        self.namings.extend([naming] * len(event_ids))
         self.size += size
 
     def savepoint(self) -> None:
@@ -76,7 +80,7 @@ class Ledger:
     def roll_back_to_savepoint(self) -> None:
         """One that was set before this ledger began encloses all that is in it."""
         kept, self.size, self.torn = self._savepoints.pop() if self._savepoints else _Savepoint(0, 0, False)
-        del self.events[kept:]
+        del self.events[kept:], self.namings[kept:]
 
     def refusal(self) -> PillarboxError | None:
         """Why the transaction must not go on, or None."""
@@ -89,7 +93,16 @@ class Ledger:
     def end(self, by: str, connection: Connection) -> None:
         """The server has no transaction any more: keep the ids of the events that stand committed. It asks once."""
         self.ended_by = by
-        self.events = standing(OverCore(connection), self.events)
+        self.events = self.standing(connection)
+        self.namings.clear()
+
+    def standing(self, connection: Connection) -> list[str]:
+        """Those of the events that are in the table of their outbox now, outbox by outbox."""
+        found: list[str] = []
+        for naming in dict.fromkeys(self.namings):
+            own = [one for one, its in zip(self.events, self.namings, strict=True) if its is naming]
+            found += standing(OverCore(connection, naming), own)
+        return found
 
     def _what_stands(self) -> str:
         if not self.events:

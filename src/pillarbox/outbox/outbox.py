@@ -25,7 +25,9 @@ from ..event.message import Message
 from ..event.types import declared_type
 from ..store.caller import AsyncTarget, Face, Target, async_side, connection_of, sync_engine
 from ..store.drivers import DRIVERS
+from ..store.naming import Naming
 from ..store.pending import Pending, waiting_on
+from ..store.wakeup import channel
 from ..store.write import row_of
 from . import guards
 from .ledger import check_process, ledger_of
@@ -58,7 +60,9 @@ class Outbox:
     ``bind`` is the engine of the sessions that add; another one is refused. ``routes`` gives destinations by event type
     (its name or its class) where ``to`` is left out. ``max_payload_bytes`` limits one payload; ``max_events`` and
     ``max_bytes`` (payloads and headers) limit one transaction. ``notify`` makes PostgreSQL wake relays that listen,
-    at the price of one lock at each commit (:mod:`pillarbox.store.wakeup`). One Outbox serves any number of threads.
+    at the price of one lock at each commit (:mod:`pillarbox.store.wakeup`). ``table_prefix`` goes before the names of
+    the tables: one schema can hold several outboxes, and one transaction may add to more than one. One Outbox serves
+    any number of threads. Raises BadTablePrefix (PB-033).
 
     >>> from sqlalchemy.orm import Session
     >>> from pillarbox.store.engines import sqlite_engine
@@ -81,8 +85,10 @@ class Outbox:
         max_events: int = MAX_EVENTS,
         max_bytes: int = MAX_BYTES,
         notify: bool = False,
+        table_prefix: str = "",
         clock: Clock | None = None,
     ) -> None:
+        self._naming = Naming(table_prefix)
         self._bind = sync_engine(bind)
         self._routes = _by_name(routes or {})
         self._limits = guards.Limits(max_payload_bytes, max_events, max_bytes)
@@ -145,7 +151,8 @@ class Outbox:
         if self._wake is None and not self._notify:
             return
         ledger = ledger_of(connection)
-        ledger.notify |= self._notify and connection.dialect.name == "postgresql"
+        if self._notify and connection.dialect.name == "postgresql":
+            ledger.channels.add(channel(self._naming.prefix))
         if self._wake is not None:
             ledger.wakes.add(self._wake)
 
@@ -159,7 +166,7 @@ class Outbox:
                 PillarboxWarning,
                 stacklevel=4,
             )
-        tables = guards.read_tables(connection)
+        tables = guards.read_tables(connection, self._naming)
         self._known[connection.dialect] = tables
         return tables
 
@@ -196,6 +203,7 @@ class AsyncOutbox:
         max_events: int = MAX_EVENTS,
         max_bytes: int = MAX_BYTES,
         notify: bool = False,
+        table_prefix: str = "",
         clock: Clock | None = None,
     ) -> None:
         self._sync = Outbox(
@@ -205,6 +213,7 @@ class AsyncOutbox:
             max_events=max_events,
             max_bytes=max_bytes,
             notify=notify,
+            table_prefix=table_prefix,
             clock=clock,
         )
 

@@ -20,7 +20,6 @@ from ..store import pending
 from ..store.drivers import DRIVERS, driver_of
 from ..store.failures import Fault, fault_of
 from ..store.wakeup import notify
-from ..store.write import OverCore, standing
 from .ledger import Ledger, close_ledger, find, open_ledger, own
 
 log = logging.getLogger("pillarbox.outbox")
@@ -50,8 +49,9 @@ def _commit(connection: Connection) -> None:
     ledger = find(connection)
     try:
         _prepare(connection)
-        if ledger is not None and ledger.notify and ledger.events:
-            notify(connection)  # not in two phases: PostgreSQL prepares no transaction that has notified
+        if ledger is not None and ledger.events:
+            for channel in sorted(ledger.channels):
+                notify(connection, channel)  # not in two phases: PostgreSQL prepares none that has notified
     except BaseException:
         _rollback(connection)
         connection.dialect.do_rollback(connection.connection)
@@ -77,7 +77,7 @@ def _prepare(connection: Connection, *_xid: object) -> None:
 def _check_standing(connection: Connection, ledger: Ledger) -> None:
     """After an error that the caller swallowed: are the events still there?"""
     try:
-        lost = len(ledger.events) - len(standing(OverCore(connection), ledger.events))
+        lost = len(ledger.events) - len(ledger.standing(connection))
     except DBAPIError:  # PostgreSQL refuses everything but the end of the transaction, and makes COMMIT a ROLLBACK
         lost = len(ledger.events)
     if lost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Dialect, MetaData, make_url
 
 from ..errors import BadUrl
 from . import view
+from .naming import Naming, naming_of
 from .prune.archive import archive_metadata
 from .schema import INBOX_VERSION_TABLE, VERSION_TABLE, inbox_metadata, outbox_metadata
 
@@ -28,16 +29,17 @@ OUR_TABLES: Final = frozenset(
 )
 
 
-def ddl(dialect_name: str, parts: Sequence[Part] = PARTS, *, since: str | None = None) -> str:
+def ddl(dialect_name: str, parts: Sequence[Part] = PARTS, *, since: str | None = None, table_prefix: str = "") -> str:
     """All statements that an empty database needs, ready to be run by a client such as ``psql`` or ``mysql``.
 
     ``dialect_name``: mysql, mariadb, postgresql or sqlite. The text comes from the same migrations as ``install``, and
     includes the version table, so that a later ``install`` knows where it stands. ``since``: only what tables of that
-    revision need to become those of this release.
+    revision need to become those of this release. ``table_prefix`` goes before the names of the outbox's tables.
     """
+    naming = Naming(table_prefix)
     if dialect_name not in DIALECTS:
         raise BadUrl(f"Pillarbox has no tables for {dialect_name!r}, only for {', '.join(DIALECTS)}.")
-    return "\n".join(_ddl_of(part, dialect_name, since) for part in parts)
+    return "\n".join(naming(_ddl_of(part, dialect_name, since)) for part in parts)
 
 
 def _ddl_of(part: Part, dialect_name: str, since: str | None) -> str:
@@ -79,7 +81,8 @@ def migration(
     def steps(revision: Any, _context: object) -> Any:
         return directory._upgrade_revs("head", revision) if to is None else directory._downgrade_revs(to, revision)
 
-    options["version_table"] = VERSION_TABLES[part]
+    naming = naming_of(connection) if connection is not None else Naming()
+    options["version_table"] = naming.name(VERSION_TABLES[part])
     options["fn"] = steps
     return MigrationContext.configure(connection=connection, dialect=dialect, opts=options)
 
@@ -98,7 +101,23 @@ def include_object(item: Any, name: str | None, kind: str, reflected: bool, comp
     >>> include_object(None, "orders", "table", True, None)
     True
 
-    Pass it to ``context.configure(..., include_object=pillarbox.include_object)``, or call it from your own.
+    Pass it to ``context.configure(..., include_object=pillarbox.include_object)``, or call it from your own. For tables
+    with a prefix pass ``include_object_but("shop_", "billing_")``.
     """
     table = name if kind == "table" else getattr(getattr(item, "table", None), "name", None)
     return table not in OUR_TABLES
+
+
+def include_object_but(*table_prefixes: str) -> Callable[[Any, str | None, str, bool, Any], bool]:
+    """:func:`include_object` for outboxes with these prefixes, and the one without.
+
+    >>> include_object_but("shop_")(None, "shop_outbox_event", "table", True, None)
+    False
+    """
+    theirs = {Naming(prefix).name(name) for prefix in table_prefixes for name in OUR_TABLES}
+
+    def include(item: Any, name: str | None, kind: str, reflected: bool, compare_to: Any) -> bool:
+        table = name if kind == "table" else getattr(getattr(item, "table", None), "name", None)
+        return table not in theirs and include_object(item, name, kind, reflected, compare_to)
+
+    return include

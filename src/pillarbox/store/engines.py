@@ -9,13 +9,15 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from ..errors import BadUrl, SchemaMismatch, TablesMissing
+from .catalog import has_table
 from .failures import connect_error, missing_driver, shown
-from .schema import SCHEMA_VERSION
+from .naming import Naming, naming_of, prefixed
+from .schema import SCHEMA_VERSION, inbox_event, outbox_meta
 
 __all__ = ["Timeouts", "check_schema", "connect_error", "relay_engine", "sqlite_engine", "use_explicit_begin"]
 
@@ -51,16 +53,21 @@ class Timeouts:
     lock: int = 5
 
 
-def relay_engine(url: str | URL, *, pool_size: int = 4, timeouts: Timeouts | None = None) -> Engine:
+def relay_engine(
+    url: str | URL, *, pool_size: int = 4, timeouts: Timeouts | None = None, table_prefix: str = ""
+) -> Engine:
     """An engine for the relay, the consumer's inbox and the commands: READ COMMITTED, UTC, a deadline on every call.
 
-    It opens nothing yet. A URL without driver means PyMySQL or psycopg.
-    Raises BadUrl (PB-002) and MissingDriver (PB-003).
+    It opens nothing yet. A URL without driver means PyMySQL or psycopg. ``table_prefix`` is that of the one outbox
+    that it serves. Raises BadUrl (PB-002), MissingDriver (PB-003), BadTablePrefix (PB-033).
 
     >>> relay_engine("sqlite:///outbox.db").dialect.name
     'sqlite'
     """
-    limits = timeouts or Timeouts()
+    return prefixed(_relay_engine(url, pool_size, timeouts or Timeouts()), table_prefix)
+
+
+def _relay_engine(url: str | URL, pool_size: int, limits: Timeouts) -> Engine:
     parsed = _with_driver(url)
     if parsed.get_backend_name() == "sqlite":
         if not parsed.database or parsed.database == ":memory:" or parsed.query.get("mode") == "memory":
@@ -128,23 +135,23 @@ def use_explicit_begin(engine: Engine, *, begin: str = "IMMEDIATE") -> None:
         connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get(BEGIN_OPTION, begin)}")
 
 
-def check_schema(connection: Connection, part: str = "outbox") -> None:
+def check_schema(connection: Connection, part: str = "outbox", naming: Naming | None = None) -> None:
     """Raise TablesMissing (PB-006) or SchemaMismatch (PB-007) unless the tables of ``part`` fit this release.
 
-    ``part`` is outbox or inbox.
+    ``part`` is outbox or inbox; ``naming`` as for :func:`.has_table`.
     """
-    where = shown(connection.engine.url)
-    table = "inbox_event" if part == "inbox" else "outbox_meta"
-    if not inspect(connection).has_table(
-        table
-    ):  # asks the catalogue: a failing SELECT would spoil a PostgreSQL transaction
-        raise TablesMissing(f"{where} has no table {table}.", fix=_init(part))
+    where, naming = shown(connection.engine.url), naming or naming_of(connection)
+    plain = inbox_event.name if part == "inbox" else outbox_meta.name
+    table = naming.name(plain)
+    if not has_table(connection, plain, naming):
+        raise TablesMissing(f"{where} has no table {table}.", fix=_init(part, naming))
     if part == "inbox":
         return
-    version = connection.execute(text("SELECT schema_version FROM outbox_meta WHERE one = 1")).scalar_one_or_none()
+    sql = naming("SELECT schema_version FROM outbox_meta WHERE one = 1")
+    version = connection.execute(text(sql)).scalar_one_or_none()
     if version is None:
         raise TablesMissing(
-            f"The table outbox_meta in {where} is empty: `pillarbox init` did not finish.", fix=_init(part)
+            f"The table {table} in {where} is empty: `pillarbox init` did not finish.", fix=_init(part, naming)
         )
     if version != SCHEMA_VERSION:
         raise SchemaMismatch(
@@ -152,8 +159,9 @@ def check_schema(connection: Connection, part: str = "outbox") -> None:
         )
 
 
-def _init(part: str) -> str:
+def _init(part: str, naming: Naming) -> str:
     option = "--part inbox " if part == "inbox" else ""
+    option += f"--table-prefix {naming.prefix} " if naming.prefix and part != "inbox" else ""
     return f"Run `pillarbox init {option}--database URL` (or have the DDL of `init --sql` applied)."
 
 

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine
 from ..errors import ConfigError, PillarboxError, UsedAfterFork
 from .engines import connect_error, relay_engine
 from .failures import shown
+from .naming import check_prefix
 
 if TYPE_CHECKING:
     import psycopg
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("pillarbox.store")
 
 CHANNEL: Final = "pillarbox_outbox"
-"""One for a database. Outboxes in several schemas share it: a relay that is woken for another looks once in vain."""
-
-_NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', '')"
+"""One for a database and table prefix. Outboxes in several schemas share it: a relay that is woken for another looks
+once in vain."""
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
@@ -38,19 +38,24 @@ LONGEST_PAUSE: Final = 30.0
 _WAIT: Final = 1.0  # seconds until the thread looks whether it shall end
 
 
-def notify(connection: Connection) -> None:
+def channel(table_prefix: str) -> str:
+    """The channel of the outbox with this prefix."""
+    return table_prefix + CHANNEL
+
+
+def notify(connection: Connection, where: str = CHANNEL) -> None:
     """In the caller's transaction: PostgreSQL delivers it with the commit, and once however often it is called."""
-    connection.exec_driver_sql(_NOTIFY)
+    connection.exec_driver_sql(f"SELECT pg_notify('{where}', '')")
 
 
 @contextmanager
-def listening(database: str, wake: Callable[[], None]) -> Iterator[Listener]:
+def listening(database: str, wake: Callable[[], None], *, table_prefix: str = "") -> Iterator[Listener]:
     """Call ``wake`` for every notification, on a thread of its own, for the length of the block.
 
     Raises ConfigError (PB-001) when ``database`` is not PostgreSQL, BadUrl (PB-002), MissingDriver (PB-003). A server
     that is away is waited for.
     """
-    listener = Listener(database, wake)
+    listener = Listener(database, wake, table_prefix=table_prefix)
     listener.start()
     try:
         yield listener
@@ -61,7 +66,7 @@ def listening(database: str, wake: Callable[[], None]) -> Iterator[Listener]:
 class Listener:
     """Listens with one connection of its own, which is neither the relay's nor the application's."""
 
-    def __init__(self, database: str, wake: Callable[[], None]) -> None:
+    def __init__(self, database: str, wake: Callable[[], None], *, table_prefix: str = "") -> None:
         engine = relay_engine(database, pool_size=1)
         if engine.dialect.name != "postgresql" or engine.dialect.driver != "psycopg":
             raise ConfigError(
@@ -69,6 +74,7 @@ class Listener:
                 fix="Leave relay.listen out; the relay polls.",
             )
         self._engine = engine
+        self._channel = channel(check_prefix(table_prefix))
         self._wake = wake
         self._ends = threading.Event()
         self._connected = threading.Event()
@@ -107,9 +113,9 @@ class Listener:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _listen(self, connection: psycopg.Connection[Any]) -> None:
-        connection.execute(f"LISTEN {CHANNEL}")
+        connection.execute(f"LISTEN {self._channel}")
         self._connected.set()
-        log.info("listening for commits on channel %s", CHANNEL)
+        log.info("listening for commits on channel %s", self._channel)
         self._wake()  # what was committed while nobody listened
         while not self._ends.is_set():
             for _ in connection.notifies(timeout=_WAIT):

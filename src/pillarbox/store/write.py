@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from .naming import PLAIN, Naming
 from .writers import Executor, Row, Write, as_text, naive, row_of, scheduled
 from .writers.mysql import write_mysql
 from .writers.postgres import write_postgresql
@@ -68,28 +69,46 @@ def standing(execute: Executor, event_ids: Sequence[str]) -> list[str]:
 
 
 class OverCore:
-    """SQLAlchemy's connection as an executor. Statements pass as driver SQL: nothing is compiled per call."""
+    """SQLAlchemy's connection as an executor. Statements pass as driver SQL: nothing is compiled per call.
 
-    __slots__ = ("_connection", "_style", "bytes_as_hex", "statements")
+    ``naming`` puts the outbox's prefix in; the connection is the application's, where no listener does.
+    """
 
-    def __init__(self, connection: Connection) -> None:
+    __slots__ = ("_connection", "_naming", "_style", "bytes_as_hex", "statements")
+
+    def __init__(self, connection: Connection, naming: Naming = PLAIN) -> None:
         self._connection = connection
+        self._naming = naming
         self.statements = 0
         """How many have succeeded: after a failure, whether part of the write stands in the transaction."""
         self._style = connection.dialect.paramstyle
         self.bytes_as_hex = connection.dialect.driver == "aiomysql"
 
     def inserted(self, sql: str, parameters: Sequence[object]) -> int:
-        result = self._connection.exec_driver_sql(styled(sql, self._style), tuple(parameters))
+        result = self._connection.exec_driver_sql(said(sql, self._style, self._naming), tuple(parameters))
         self.statements += 1
         return result.lastrowid or 0
 
     def insert_each(self, sql: str, parameters: Sequence[Sequence[object]]) -> None:
-        self._connection.exec_driver_sql(styled(sql, self._style), [tuple(one) for one in parameters])
+        self._connection.exec_driver_sql(said(sql, self._style, self._naming), [tuple(one) for one in parameters])
         self.statements += 1
 
     def returned(self, sql: str, parameters: Sequence[object]) -> Sequence[Sequence[Any]]:
-        return self._connection.exec_driver_sql(styled(sql, self._style), tuple(parameters)).all()
+        return self._connection.exec_driver_sql(said(sql, self._style, self._naming), tuple(parameters)).all()
+
+
+_KEPT: Final = 4_096
+"""Longer statements, of many events at once, are made anew each time."""
+
+
+def said(sql: str, paramstyle: str, naming: Naming) -> str:
+    """The statement as the driver gets it; made once for each text."""
+    return _said(sql, paramstyle, naming.prefix) if len(sql) <= _KEPT else styled(naming(sql), paramstyle)
+
+
+@lru_cache(maxsize=1_024)
+def _said(sql: str, paramstyle: str, prefix: str) -> str:
+    return styled(Naming(prefix)(sql), paramstyle)
 
 
 def styled(sql: str, paramstyle: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..exit_codes import ExitCode
-from ..options import AsJson, ConfigFile, Database
+from ..options import AsJson, ConfigFile, Database, OutboxName, TablePrefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,8 @@ Error = Annotated[
 @app.command("list")
 def list_letters(
     database: Database = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     type_: Type = None,
     destination: To = None,
     error: Error = None,
@@ -41,9 +43,9 @@ def list_letters(
     json: AsJson = False,
 ) -> None:
     """List the events that were given up, the first ones first."""
-    from ..settings import settings
+    from ..settings import settings_of_one
 
-    found = settings(config, database=database)
+    found = settings_of_one(config, outbox, database, table_prefix)
     from ...ops.dead_letters import DeadFilter, page
     from ...wiring import open_tables
     from ..dead_views import letters_table, page_as_dict
@@ -59,13 +61,15 @@ def list_letters(
 def show_letter(
     event_id: Annotated[str, typer.Argument(metavar="EVENT_ID", help="The event's id, as `dead list` shows it.")],
     database: Database = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
     """Show one dead letter: why it died, what it holds, and how often it was replayed before."""
-    from ..settings import settings
+    from ..settings import settings_of_one
 
-    found = settings(config, database=database)
+    found = settings_of_one(config, outbox, database, table_prefix)
     from ...ops.dead_letters import details
     from ...wiring import open_tables
     from ..dead_views import details_as_dict, details_view
@@ -82,6 +86,8 @@ def replay_letters(
         list[str] | None, typer.Argument(metavar="[EVENT_ID]...", help="These events; or choose by the options.")
     ] = None,
     database: Database = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     type_: Type = None,
     destination: To = None,
     error: Error = None,
@@ -97,12 +103,12 @@ def replay_letters(
     json: AsJson = False,
 ) -> None:
     """Send dead letters again under the same event id, and record who wanted it and why."""
-    from ..settings import settings
+    from ..settings import settings_of_one
 
     chosen_by_option = (type_, destination, error) != (None, None, None)
     if bool(event_ids) + chosen_by_option + everything != 1:
         raise typer.BadParameter("name event ids, or choose by --type, --destination, --error, or take --all")
-    found = settings(config, database=database)
+    found = settings_of_one(config, outbox, database, table_prefix)
     from ...ops.dead_letters import DeadFilter
     from ...ops.replay import Order
     from ...wiring import open_tables
@@ -172,6 +178,8 @@ def bury_letters(
     event_ids: Annotated[list[str], typer.Argument(metavar="EVENT_ID...", help="These dead letters.")],
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
     database: Database = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     by: Annotated[
         str | None, typer.Option("--by", metavar="NAME", help="Who, for the record (default: user@host).")
     ] = None,
@@ -179,9 +187,9 @@ def bury_letters(
     json: AsJson = False,
 ) -> None:
     """Give dead letters up for good: kept for the record, never replayed; what waited behind them goes on."""
-    from ..settings import settings
+    from ..settings import settings_of_one
 
-    found = settings(config, database=database)
+    found = settings_of_one(config, outbox, database, table_prefix)
     from ...ops.replay import bury, not_dead
     from ...wiring import open_tables
     from ..dead_views import operator

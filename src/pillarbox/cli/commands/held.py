@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..exit_codes import ExitCode
-from ..options import AsJson, ConfigFile, Database
+from ..options import AsJson, ConfigFile, Database, OutboxName, TablePrefix
 
 app = typer.Typer(help="Held keys: events that wait behind another one, with the reason.", no_args_is_help=True)
 
@@ -17,15 +17,17 @@ To = Annotated[str | None, typer.Option("--destination", metavar="NAME", help="O
 @app.command("list")
 def list_held(
     database: Database = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     destination: To = None,
     limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=10_000)] = 50,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
     """List what is held, the oldest first: behind which event, why, and how many wait."""
-    from ..settings import settings
+    from ..settings import settings_of_one
 
-    found = settings(config, database=database)
+    found = settings_of_one(config, outbox, database, table_prefix)
     from ...ops.held import page
     from ...wiring import open_tables
     from ..held_views import held_as_dict, held_table
@@ -42,6 +44,8 @@ def release_held(
         str | None, typer.Argument(metavar="[KEY]", help="This key; for an event without a key, its event id.")
     ] = None,
     database: Database = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     destination: To = None,
     all_of: Annotated[
         str | None, typer.Option("--all-of", metavar="DESTINATION", help="Every key of this topic or exchange.")
@@ -50,11 +54,11 @@ def release_held(
     json: AsJson = False,
 ) -> None:
     """Let go what waits, now; an event that is dead stays dead, and the others of its key overtake it."""
-    from ..settings import settings
+    from ..settings import settings_of_one
 
     if (key is None) == (all_of is None) or (all_of is not None and destination is not None):
         raise typer.BadParameter("name a key, perhaps with --destination, or take --all-of DESTINATION")
-    found = settings(config, database=database)
+    found = settings_of_one(config, outbox, database, table_prefix)
     from ...ops.held import release_destination, release_key
     from ...wiring import open_tables
 
@@ -71,6 +75,8 @@ def skip_held(
     key: Annotated[str, typer.Argument(metavar="KEY", help="This key; for an event without a key, its event id.")],
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
     database: Database = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     destination: To = None,
     by: Annotated[
         str | None, typer.Option("--by", metavar="NAME", help="Who, for the record (default: user@host).")
@@ -79,9 +85,9 @@ def skip_held(
     json: AsJson = False,
 ) -> None:
     """Bury the event that holds up a key, on the record, and let go what waits behind it."""
-    from ..settings import settings
+    from ..settings import settings_of_one
 
-    found = settings(config, database=database)
+    found = settings_of_one(config, outbox, database, table_prefix)
     from ...ops.held import skip
     from ...wiring import open_tables
     from ..dead_views import operator

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import AsJson, ConfigFile, Database
+from ..options import AsJson, ConfigFile, Database, OutboxName, TablePrefix
 
 
 class Part(StrEnum):
@@ -29,6 +29,8 @@ class Dialect(StrEnum):
 
 def init(
     database: Database = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     part: Annotated[
         Part, typer.Option("--part", help="outbox: the producer's side; inbox: the consumer's.")
     ] = Part.ALL,
@@ -55,17 +57,22 @@ def init(
     from ...store.install import PARTS, ddl
     from ...wiring import database_url, dialect_name, open_engine
     from ..output import as_json, say
-    from ..settings import settings
+    from ..settings import settings_of_one
 
     if since is not None and not sql:
         raise typer.BadParameter("only together with --sql", param_hint="--since")
     if downgrade is not None and (sql or part is Part.INBOX):
         raise typer.BadParameter("not with --sql, and there is only one inbox", param_hint="--downgrade")
     parts = PARTS if part is Part.ALL else tuple(one for one in PARTS if one == part.value)
-    found = settings(config, database=database)
+    found = settings_of_one(config, outbox, database, table_prefix)
     if sql:
         name = dialect.value if dialect else dialect_name(database_url(found))
-        text = ddl(name, parts if since is None else [one for one in parts if one == "outbox"], since=since)
+        text = ddl(
+            name,
+            parts if since is None else [one for one in parts if one == "outbox"],
+            since=since,
+            table_prefix=found.table_prefix,
+        )
         as_json({"dialect": name, "sql": text}) if json else say(text)
         return
     if dialect is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..options import AsJson, ConfigFile, Database, LogJson, LogLevel
+from ..options import AsJson, ConfigFile, Database, LogJson, LogLevel, OutboxName, TablePrefix
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -23,6 +23,8 @@ log = logging.getLogger("pillarbox.prune")
 
 def prune(
     database: Database = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="TIME", help="How long sent events stay: 7d, 12h, 90m (default 7d).")
     ] = None,
@@ -56,11 +58,13 @@ def prune(
 
     Only one pruner works on a database at a time: another one ends with exit code 4.
     """
-    from ..settings import settings
+    from ..settings import settings_of_one
 
-    found = settings(
+    found = settings_of_one(
         config,
-        database=database,
+        outbox,
+        database,
+        table_prefix,
         retention__keep=keep,
         retention__keep_dead=keep_dead,
         retention__rate=rate,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..exit_codes import ExitCode
-from ..options import AsJson, Broker, ConfigFile, Database, LogJson, LogLevel, positive_seconds
+from ..options import AsJson, Broker, ConfigFile, Database, LogJson, LogLevel, OutboxName, TablePrefix, positive_seconds
 
 if TYPE_CHECKING:
     from ...config import Config
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def relay(
     database: Database = None,
     broker: Broker = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     config: ConfigFile = None,
     relay_id: Annotated[
         str | None, typer.Option("--relay-id", help="Name of this relay, unique (default: host-pid-random).")
@@ -70,14 +72,16 @@ def relay(
 
     A broker that is away is waited for; nothing is charged to the events. Start more relays to go faster.
     """
-    from ..settings import settings
+    from ..settings import refuse_two_ways, settings
 
     if timeout is not None and not until_empty:
         raise typer.BadParameter("only together with --until-empty", param_hint="--timeout")
+    refuse_two_ways(outbox, database, table_prefix)
     found = settings(
         config,
         database=database,
         broker=broker,
+        table_prefix=table_prefix,
         relay__id=relay_id,
         relay__ownership=ownership,
         relay__on_failure=on_failure,
@@ -91,6 +95,10 @@ def relay(
         log__level=log_level,
         log__json_lines=log_json,
     )
+    if outbox is not None:
+        from ...config import alone
+
+        found = alone(found, outbox)
     code, report = _run(found, until_empty=until_empty, timeout=timeout, database_given=database is not None)
     if json:
         from ..output import as_json

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..options import AsJson, ConfigFile, Database
+from ..options import AsJson, ConfigFile, Database, OutboxName, TablePrefix
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 def status(
     database: Database = None,
+    outbox: OutboxName = None,
+    table_prefix: TablePrefix = None,
     watch: Annotated[
         float | None,
         typer.Option("--watch", metavar="SECONDS", help="Show it again and again, until Ctrl-C.", min=0.1, max=3600),
@@ -28,9 +30,9 @@ def status(
     json: AsJson = False,
 ) -> None:
     """Count the events by state; show the age of the oldest one that is not confirmed."""
-    from ..settings import settings
+    from ..settings import settings_of_one
 
-    found = settings(config, database=database)
+    found = settings_of_one(config, outbox, database, table_prefix)
     from ...ops.overview import overview
     from ...wiring import open_tables
     from ..output import show

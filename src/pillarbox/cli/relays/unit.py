@@ -99,11 +99,12 @@ class Unit:
     def _run_once(self, until_empty: bool) -> None:
         config, name = self.planned.config, self.planned.relay_id
         with build_relay(config, name) as relay, self._known(relay):
-            log.info(
-                "relay %s: %s to %s", name, mask_whole_url(database_url(config)), mask_whole_url(broker_url(config))
-            )
+            prefix = f" ({config.table_prefix}…)" if config.table_prefix else ""
+            place = mask_whole_url(database_url(config)) + prefix
+            log.info("relay %s: %s to %s", name, place, mask_whole_url(broker_url(config)))
             gc.freeze()  # what is loaded by now stays for good: the collector need not walk it batch after batch
-            waking = listening(database_url(config), relay.nudge) if config.relay.listen else nullcontext()
+            url, listens = database_url(config), config.relay.listen
+            waking = listening(url, relay.nudge, table_prefix=config.table_prefix) if listens else nullcontext()
             with waking, nullcontext() if until_empty else pruning(config, self._pruned):
                 relay.run(until_empty=until_empty)
 

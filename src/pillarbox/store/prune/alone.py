@@ -1,4 +1,4 @@
-"""One pruner at a time for one database: a lock that ends with its connection, whatever ends that.
+"""One pruner at a time for one outbox: a lock that ends with its connection, whatever ends that.
 
 Politeness, not safety: two pruners at once would pass over each other's rows. MySQL and MariaDB: GET_LOCK. PostgreSQL:
 a session's advisory lock (behind a pooler that hands out connections by transaction it may stick to a pooled one: give
@@ -13,12 +13,12 @@ from typing import Final, Protocol
 
 from sqlalchemy import Connection, Engine, exc
 
+from ..naming import naming_of
 from ..raw import fetch
 
 log = logging.getLogger("pillarbox.prune")
 
 _NUMBER: Final = 0x70696C6C617263  # the number after that of `init`
-_NAME: Final = "CONCAT('pillarbox.prune.', LEFT(SHA2(DATABASE(), 256), 40))"  # server-wide and at most 64 characters
 
 
 class Turn(Protocol):
@@ -34,14 +34,17 @@ class Turn(Protocol):
 
 
 def turn(engine: Engine) -> Turn:
-    """The turn for the engine's database; not taken yet."""
+    """The turn for the engine's outbox; not taken yet."""
+    naming = naming_of(engine)
     if engine.dialect.name == "sqlite":
-        return FileTurn(f"{engine.url.database}-prune")
+        return FileTurn(f"{engine.url.database}-{naming.prefix}prune")
     if engine.dialect.name == "postgresql":
-        unlock = f"SELECT pg_advisory_unlock({_NUMBER})"
-        return SessionTurn(engine, f"SELECT pg_try_advisory_lock({_NUMBER})", "SELECT true", unlock)
-    still = f"SELECT IS_USED_LOCK({_NAME}) = CONNECTION_ID()"
-    return SessionTurn(engine, f"SELECT GET_LOCK({_NAME}, 0)", still, f"SELECT RELEASE_LOCK({_NAME})")
+        number = naming.number(_NUMBER)
+        unlock = f"SELECT pg_advisory_unlock({number})"
+        return SessionTurn(engine, f"SELECT pg_try_advisory_lock({number})", "SELECT true", unlock)
+    name = naming.mysql_lock("pillarbox.prune.")
+    still = f"SELECT IS_USED_LOCK({name}) = CONNECTION_ID()"
+    return SessionTurn(engine, f"SELECT GET_LOCK({name}, 0)", still, f"SELECT RELEASE_LOCK({name})")
 
 
 class SessionTurn:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, Connection, MetaData, Table, inspect, select
+from sqlalchemy import Column, Connection, MetaData, Table, select
 
 from ...event.message import Message
 from .. import dbtime
+from ..catalog import has_table
 from ..raw import in_parts
 from ..schema import outbox_event, outbox_parked, outbox_receipt
 from .words import IDS_PER_STATEMENT, Words
@@ -85,9 +86,9 @@ class ArchivedEvent(NamedTuple):
 
 def create_archive(connection: Connection) -> None:
     """Create the two tables where they are missing. Takes the right to create tables, the first time."""
-    there = inspect(connection)
-    if not all(there.has_table(name) for name in archive_metadata.tables):
-        archive_metadata.create_all(connection)
+    for table in archive_metadata.sorted_tables:
+        if not has_table(connection, table.name):
+            table.create(connection, checkfirst=False)
 
 
 def copy_to_archive(connection: Connection, words: Words, ids: Sequence[int]) -> None:

@@ -17,9 +17,10 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
-    inspect,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from pillarbox.store.catalog import indexes
 
 revision = "0001"
 down_revision = None
@@ -192,5 +193,5 @@ def _meta(op: Operations) -> None:
 def _index(op: Operations, name: str, table: str, *columns: str) -> None:
     """MySQL has no CREATE INDEX IF NOT EXISTS."""
     offline = op.get_context().as_sql
-    if offline or name not in {index["name"] for index in inspect(op.get_bind()).get_indexes(table)}:
+    if offline or name not in indexes(op.get_bind(), table):
         op.create_index(name, table, list(columns))

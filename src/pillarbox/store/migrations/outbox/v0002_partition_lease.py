@@ -16,10 +16,11 @@ from sqlalchemy import (
     SmallInteger,
     String,
     Text,
-    inspect,
     text,
 )
 from sqlalchemy.dialects import mysql, postgresql
+
+from pillarbox.store.catalog import checks, columns, indexes
 
 revision = "0002"
 down_revision = "0001"
@@ -175,7 +176,7 @@ def _check_partition(op: Operations) -> None:
 def _has_check(op: Operations) -> bool:
     if op.get_context().as_sql or op.get_context().dialect.name == "sqlite":
         return False
-    return _CHECK in {found["name"] for found in inspect(op.get_bind()).get_check_constraints("outbox_ready")}
+    return _CHECK in checks(op.get_bind(), "outbox_ready")
 
 
 def _is_mariadb(op: Operations) -> bool:
@@ -194,11 +195,11 @@ def _drop_column(op: Operations, table: str, name: str) -> None:
 
 
 def _columns(op: Operations, table: str) -> set[str]:
-    return {column["name"] for column in inspect(op.get_bind()).get_columns(table)}
+    return columns(op.get_bind(), table)
 
 
 def _lane_index(op: Operations) -> None:
     """MySQL has no CREATE INDEX IF NOT EXISTS."""
     name, table = "outbox_lane_mode", "outbox_lane"
-    if op.get_context().as_sql or name not in {one["name"] for one in inspect(op.get_bind()).get_indexes(table)}:
+    if op.get_context().as_sql or name not in indexes(op.get_bind(), table):
         op.create_index(name, table, ["mode", "partition_no"], postgresql_where=text("mode = 'drain'"))
