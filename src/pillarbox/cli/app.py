@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .commands import config, consume, dead, demo, held, init, prune, relay, status
+from .commands import config, consume, dead, demo, held, inbox, init, prune, relay, status
 
 app = typer.Typer(
     name="pillarbox",
@@ -24,6 +24,7 @@ app.command("status")(status.status)
 app.add_typer(dead.app, name="dead")
 app.add_typer(held.app, name="held")
 app.command("prune")(prune.prune)
+app.add_typer(inbox.app, name="inbox")
 app.command("demo")(demo.demo)
 app.add_typer(config.app, name="config")
 
