@@ -26,7 +26,7 @@ def shared_database(
 
 @contextmanager
 def _with_inbox(url: str) -> Iterator[Engine]:
-    engine = consumer_engine(url)
+    engine = consumer_engine(url, connections=8)
     try:
         install(engine, ["inbox"])
         yield engine

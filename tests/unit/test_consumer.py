@@ -33,7 +33,7 @@ def world(under_test: InMemory, tmp_path: Path) -> Iterator[ConsumerWorld]:
 
 @pytest.fixture(autouse=True)
 def _no_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pillarbox.consume.runner.OUTAGE_RETRY", RetryPolicy(base=0.01, cap=0.1, max_attempts=2**31))
+    monkeypatch.setattr("pillarbox.consume.plan.OUTAGE_RETRY", RetryPolicy(base=0.01, cap=0.1, max_attempts=2**31))
 
 
 def test_a_consumer_without_handlers_does_not_run(world: ConsumerWorld) -> None:

@@ -40,11 +40,13 @@ class Failed(NamedTuple):
 class DatabaseAway(NamedTuple):
     """The database is at fault, whatever the event. A commit whose answer was lost may stand: the mark will tell.
 
-    ``in_handler``: the mark was written, so the database was there, and a handler lost it.
+    ``in_handler``: the mark was written, so the database was there, and a handler lost it. ``busy``: it is there, but
+    another copy of the event is at work and holds the mark.
     """
 
     error: Exception
     in_handler: bool = False
+    busy: bool = False
 
 
 Result = Applied | Duplicate | Failed | DatabaseAway
@@ -121,8 +123,9 @@ def _commit(database: InboxDatabase, session: Session) -> Result:
 
 
 def _away(database: InboxDatabase, error: Exception) -> DatabaseAway:
-    database.distrust(elsewhere=fault_of(error) is Fault.READ_ONLY)
-    return DatabaseAway(error)
+    fault = fault_of(error)
+    database.distrust(elsewhere=fault is Fault.READ_ONLY)
+    return DatabaseAway(error, busy=fault is Fault.BUSY)
 
 
 def _half_done(database: InboxDatabase, consumer: str, event_id: str, error: Exception) -> Result:

@@ -16,13 +16,13 @@ from ..clock import Clock, SystemClock
 from ..errors import BadConsumer
 from ..event.limits import check_name
 from ..policy.retry import RetryPolicy
-from ..ports import Source
+from .assembly import assemble, check_pool
+from .choices import Choices
 from .database import InboxDatabase
 from .engine import consumer_engine
 from .handlers import make_handler
 from .plan import DEFAULT_RETRY
 from .registrations import Registrations
-from .runner import Runner
 from .running import Running
 from .signals import draining_signals
 from .sources import Broker, check_scheme, make_source
@@ -44,9 +44,13 @@ class Consumer:
     URL (``kafka://``, ``amqp://``, ``amqps://``, ``embedded:///path``) or a :class:`Broker`. ``sources`` are topics or
     queues. Nothing is connected, and no broker client imported, before it runs.
 
-    ``retry`` says how often a failing handler is tried before the event is set aside in ``<source>.<name>.dead``; while
-    it waits, the events behind it wait, so that order is kept. ``drain`` is the time in seconds that a stop may take.
-    ``batch`` is the most messages fetched ahead. ``options`` are the broker source's own keyword arguments.
+    ``retry`` says how often a failing handler is tried before the event is set aside in ``<source>.<name>.dead``. While
+    it waits, the events of the same source and key wait, so that their order is kept; the others go on.
+
+    ``workers`` is how many handlers run at the same time, each in a thread and with a connection of its own; events of
+    one key still one after the other. ``batch`` is the most events that share a transaction. ``ahead`` and
+    ``ahead_bytes`` bound the messages that are fetched and not finished. ``drain`` is the time in seconds that a stop
+    may take. ``options`` are the broker source's own keyword arguments.
 
     >>> from pillarbox.consume import Consumer, Received
     >>> consumer = Consumer("stock", database="sqlite://", broker="embedded:///tmp/log.db", sources=["orders"])
@@ -64,7 +68,10 @@ class Consumer:
         sources: Sequence[str],
         retry: RetryPolicy = DEFAULT_RETRY,
         drain: float = 10.0,
-        batch: int = 100,
+        workers: int = 1,
+        batch: int = 1,
+        ahead: int = 100,
+        ahead_bytes: int = 64 * 1024 * 1024,
         options: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
@@ -74,13 +81,9 @@ class Consumer:
         self.stats = ConsumerStats()
         if isinstance(broker, str):
             check_scheme(broker)
-        if drain <= 0 or batch < 1:
-            raise BadConsumer(f"drain must be > 0 and batch >= 1, got {drain} and {batch}.", fix="Correct them.")
+        self._choices = Choices(retry, drain, workers, batch, ahead, ahead_bytes)
         self._database = database
         self._broker = broker
-        self._retry = retry
-        self._drain = drain
-        self._batch = batch
         self._options = dict(options or {})
         self._clock = clock or SystemClock()
         self._chance = chance
@@ -112,14 +115,14 @@ class Consumer:
     def run(self) -> None:
         """Consume until :meth:`stop`, SIGTERM or SIGINT (handled when this is the main thread), then drain and return.
 
-        Draining finishes the event in progress and acknowledges it. A handler that is not done at the ``drain``
+        Draining finishes the events in progress and acknowledges them. A handler that is not done at the ``drain``
         deadline is interrupted and rolled back; its event comes again.
 
         Raises BadConsumer (PB-041), SourceMissing (PB-042), TablesMissing (PB-006), DatabaseUnavailable (PB-004),
         BrokerUnavailable (PB-005), AccessRefused (PB-008) or MissingDriver (PB-003) at the start; later outages are
         waited out.
         """
-        with draining_signals(self.stop, self._drain):
+        with draining_signals(self.stop, self._choices.drain):
             self._run(lambda: None)
 
     def start(self, timeout: float = 30.0) -> Running:
@@ -128,7 +131,7 @@ class Consumer:
         >>> # with consumer.start() as running:
         >>> #     running.wait_until(lambda: running.stats.applied == 3)
         """
-        running = Running(self.name, self._run, self._stop, self.stats, self._drain)
+        running = Running(self.name, self._run, self._stop, self.stats, self._choices.drain)
         running.begin(timeout)
         return running
 
@@ -139,8 +142,9 @@ class Consumer:
     def open_engine(self) -> tuple[Engine, bool]:
         """The engine of the consumer's database, and whether it was made here (and is to be disposed of) from a URL."""
         if isinstance(self._database, Engine):
+            check_pool(self._database, self._choices.workers)
             return self._database, False
-        return consumer_engine(self._database), True
+        return consumer_engine(self._database, connections=self._choices.workers), True
 
     def reads(self, destination: str) -> bool:
         """False when events sent to ``destination`` surely do not reach this consumer's sources.
@@ -182,21 +186,17 @@ class Consumer:
             cleanup.callback(source.close)
             source.open()
             ready()
-            self._runner(source, database).run()
-
-    def _runner(self, source: Source, database: InboxDatabase) -> Runner:
-        return Runner(
-            name=self.name,
-            source=source,
-            database=database,
-            registrations=self._registrations,
-            retry=self._retry,
-            stats=self.stats,
-            stop=self._stop,
-            batch=self._batch,
-            clock=self._clock,
-            chance=self._chance,
-        )
+            assemble(
+                self.name,
+                self._choices,
+                source=source,
+                database=database,
+                registrations=self._registrations,
+                stats=self.stats,
+                stop=self._stop,
+                clock=self._clock,
+                chance=self._chance,
+            ).run()
 
 
 def _check_name(name: object) -> str:

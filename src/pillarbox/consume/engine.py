@@ -36,8 +36,8 @@ _DRIVERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def consumer_engine(url: str) -> Engine:
-    """A small pool for one consumer: its own connection, and one to spare for the handlers' use.
+def consumer_engine(url: str, *, connections: int = 1) -> Engine:
+    """A small pool for one consumer: ``connections`` of its own, and one to spare for the handlers' use.
 
     A URL without driver means PyMySQL or psycopg. Connects to nothing yet. Raises BadUrl (PB-002) and MissingDriver
     (PB-003).
@@ -49,9 +49,11 @@ def consumer_engine(url: str) -> Engine:
         parsed = make_url(url)
         parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
         if parsed.get_backend_name() == "sqlite":
-            return sqlite_engine(parsed)
+            return sqlite_engine(parsed, pool_size=max(4, connections + 1))
         arguments = _ARGUMENTS.get(parsed.get_driver_name(), {})
         own = {name: value for name, value in arguments.items() if name not in parsed.query}
-        return create_engine(parsed, pool_size=1, max_overflow=1, pool_timeout=10, pool_recycle=280, connect_args=own)
+        return create_engine(
+            parsed, pool_size=connections, max_overflow=1, pool_timeout=10, pool_recycle=280, connect_args=own
+        )
     except (ArgumentError, ImportError) as error:
         raise connect_error(error, url) from error

@@ -1,4 +1,4 @@
-"""What follows from a failed attempt. Pure: chance and counters come in as arguments."""
+"""What follows from an attempt. Pure: chance and counters come in as arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_REASON: Final = 2_000
 """Characters of a dead letter's reason: it travels as a header."""
 
 DEFAULT_RETRY: Final = RetryPolicy(base=1.0, cap=30.0, max_attempts=5)
-"""Half a minute at most. While one event waits, the events behind it on its source wait, too: order is kept."""
+"""Half a minute at most. While one event waits, the events of its key wait, too: order is kept."""
 
 OUTAGE_RETRY: Final = RetryPolicy(base=0.5, cap=10.0, max_attempts=2**31)
 """Pauses while a database or broker is away; never exhausted, because no event is at fault."""
@@ -20,6 +20,10 @@ MAX_BREAKS: Final = 10
 a statement larger than the server's packet, or longer than its idle time-out, ends the connection each time."""
 
 
+class Finish(NamedTuple):
+    """It is done and will be acknowledged."""
+
+
 class RetryLater(NamedTuple):
     """Try again in ``seconds``; ``attempts`` have failed so far."""
 
@@ -27,11 +31,29 @@ class RetryLater(NamedTuple):
     attempts: int
 
 
+class WaitOut(NamedTuple):
+    """The database is away: again in ``seconds``, charged to nobody; ``everybody``: no other event has a chance now."""
+
+    seconds: float
+    everybody: bool
+
+
 class SetAside(NamedTuple):
     """Give the event up: into the dead-letter destination, with this reason."""
 
     reason: str
     attempts: int
+
+
+class Untouched(NamedTuple):
+    """Nothing was tried: it stays where it is."""
+
+
+class Gone(NamedTuple):
+    """The broker took it back: it is not acknowledged, and comes again."""
+
+
+Step = Finish | RetryLater | WaitOut | SetAside | Untouched | Gone
 
 
 def after_failure(

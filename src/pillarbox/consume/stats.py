@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(slots=True)
 class ConsumerStats:
-    """Counters since the consumer was made. One thread writes them, any thread may read.
+    """Counters since the consumer was made. Any thread may read them.
 
     ``received`` counts deliveries. Each ends as ``applied`` (handlers ran and committed), ``duplicates`` (the inbox had
     it), ``unhandled`` (no handler for its type), ``dead`` (set aside) or ``dropped`` (the broker took it back),

@@ -29,7 +29,7 @@ class Movement(StockTables):
 
 def stock_consumer(name: str, engine: Engine, broker: str, source: str, options: Mapping[str, Any]) -> Consumer:
     """The consumer as a user would write it."""
-    consumer = Consumer(name, database=engine, broker=broker, sources=[source], batch=20, options=options)
+    consumer = Consumer(name, database=engine, broker=broker, sources=[source], ahead=20, options=options)
 
     @consumer.on(OrderPlaced)
     def take(event: Received[OrderPlaced], session: Session) -> None:

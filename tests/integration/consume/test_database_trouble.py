@@ -67,7 +67,7 @@ def write_and_swallow(session: Session, event_id: str, note: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pillarbox.consume.runner.OUTAGE_RETRY", RetryPolicy(base=0.01, cap=0.1, max_attempts=2**31))
+    monkeypatch.setattr("pillarbox.consume.plan.OUTAGE_RETRY", RetryPolicy(base=0.01, cap=0.1, max_attempts=2**31))
 
 
 def test_an_outage_between_events_is_waited_out_and_charged_to_nobody(behind: BehindProxy) -> None:

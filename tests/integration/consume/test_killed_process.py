@@ -24,7 +24,7 @@ MODULE = """
     from pillarbox import Consumer, Received
 
     consumer = Consumer(
-        "stock", database={database!r}, broker={broker!r}, sources=[{source!r}], options={{"prefetch": 200}}, batch=200
+        "stock", database={database!r}, broker={broker!r}, sources=[{source!r}], options={{"prefetch": 200}}, ahead=200
     )
 
     @consumer.on("thing.happened")

@@ -56,7 +56,7 @@ def behind(rabbitmq_url: str, engine: Engine) -> Iterator[BehindProxy]:
 @pytest.fixture(autouse=True)
 def _no_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = RetryPolicy(base=0.01, cap=0.1, max_attempts=2**31)
-    monkeypatch.setattr("pillarbox.consume.runner.OUTAGE_RETRY", quick)
+    monkeypatch.setattr("pillarbox.consume.plan.OUTAGE_RETRY", quick)
     monkeypatch.setattr("pillarbox.consume.rabbitmq.subscription.OUTAGE_RETRY", quick)
 
 

@@ -1,0 +1,33 @@
+"""What a user chose for a consumer, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import BadConsumer
+from ..policy.retry import RetryPolicy
+from .plan import DEFAULT_RETRY
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """See :class:`~.consumer.Consumer`. Raises BadConsumer (PB-041)."""
+
+    retry: RetryPolicy = DEFAULT_RETRY
+    drain: float = 10.0
+    workers: int = 1
+    batch: int = 1
+    ahead: int = 100
+    ahead_bytes: int = 64 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if self.drain <= 0:
+            raise BadConsumer(f"drain must be > 0 seconds, got {self.drain}.", fix="Correct it.")
+        for name in ("workers", "batch", "ahead", "ahead_bytes"):
+            if getattr(self, name) < 1:
+                raise BadConsumer(f"{name} must be at least 1, got {getattr(self, name)}.", fix="Correct it.")
+
+    @property
+    def in_hand(self) -> int:
+        """The most messages fetched and not finished: at least what all workers need, and as much again."""
+        return max(self.ahead, 2 * self.workers * self.batch)
