@@ -1,4 +1,4 @@
-"""The stores' contracts with a table prefix, a server of each family; the outbox without one beside it feels nothing."""
+"""The stores' contracts with a table prefix, on a server of each family; the outbox beside it feels nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
