@@ -25,6 +25,12 @@ _SLICE: Final = 0.1
 """Seconds. In a longer flush the binding goes on serving reports after a fatal error, and loses them."""
 
 
+class FrailProducer(Producer):
+    """Remembers what it broke of: the binding says it once, and later only that it is broken."""
+
+    fatal = ""
+
+
 class Client:
     """The producers, each made when it is first needed, and an admin client for questions."""
 
@@ -36,6 +42,7 @@ class Client:
         self.primed = Primed(by_murmur2=str(url.config["partitioner"]).startswith("murmur2"))
         self._errors: dict[int, str] = {}  # what the client said since the last successful look, by code
         self._told: set[int] = set()
+        self.broke = ""  # why the last producer that was discarded had broken, if it had, since the last such look
 
     @property
     def queue_bytes(self) -> int:
@@ -56,12 +63,12 @@ class Client:
 
     def _make(self, kind: Kind) -> Producer:
         if kind == "batch":
-            return Producer({**self._url.config, "error_cb": self._on_error}, logger=log)
+            return FrailProducer({**self._url.config, "error_cb": self._on_error}, logger=log)
         if kind == "alone":
-            return Producer({**alone(self._url), "error_cb": self._on_error}, logger=log)
+            return FrailProducer({**alone(self._url), "error_cb": self._on_error}, logger=log)
         # Whatever refuses a message is fatal to this producer, and no news: the reports tell it.
         silent = logging.Logger("pillarbox.publish.kafka.ordered", logging.CRITICAL + 1)
-        return Producer({**ordered(self._url, self._batch_size), "error_cb": self._on_error}, logger=silent)
+        return FrailProducer({**ordered(self._url, self._batch_size), "error_cb": self._on_error}, logger=silent)
 
     def make_batches_smaller(self) -> bool:
         """For the ordered producer, which must be discarded; False when a batch is one message already."""
@@ -94,6 +101,7 @@ class Client:
         trouble = bool(self._errors)
         self._told = set(self._errors)  # the log says it once, not at every probe of a long outage
         self._errors.clear()
+        self.broke = ""
         return trouble
 
     @property
@@ -103,7 +111,8 @@ class Client:
 
     def discard(self, kind: Kind) -> None:
         """Throw the producer away; the next use makes another. Nothing may be in flight."""
-        self._producers.pop(kind, None)
+        thrown = self._producers.pop(kind, None)
+        self.broke = getattr(thrown, "fatal", "") or self.broke
         if kind == "ordered":
             self.primed.forget()
 
@@ -135,7 +144,8 @@ class Client:
         reason = self.reason(error)
         if self._errors.keys() & _AUTHENTICATION:
             return AccessRefused(f"Kafka at {self._url.shown} refused the user name or password: {reason}.")
-        if KafkaError._SSL in self._errors or "SSL handshake" in reason:  # a peer that hangs up is no _SSL
+        # A peer that hangs up, or refuses the client's certificate after the handshake (TLS 1.3), is no _SSL.
+        if KafkaError._SSL in self._errors or "SSL" in reason:
             return BrokerUnavailable(
                 f"Kafka at {self._url.shown}: the TLS handshake failed: {reason}.",
                 fix="Check security.protocol, ssl.ca.location and the certificates in the URL's options.",
@@ -147,5 +157,7 @@ def serve(producer: Producer, seconds: float) -> tuple[int, bool]:
     """Send what waits and take reports for up to ``seconds``: how many messages are left, and whether it broke."""
     try:
         return producer.flush(min(_SLICE, seconds)), False
-    except KafkaException:  # fatal; each message's own report says what it means
+    except KafkaException as error:  # fatal; each message's own report says what it means
+        if isinstance(producer, FrailProducer):
+            producer.fatal = error.args[0].str()
         return len(producer), True

@@ -24,6 +24,11 @@ class Failure(NamedTuple):
     text: str
     partition: int = -1
 
+    @property
+    def is_of_broken_client(self) -> bool:
+        """A producer that had broken for good before took it no more: it was not sent."""
+        return self.code == KafkaError._FATAL and self.partition < 0
+
 
 class Flight:
     """Outcomes of a batch, filled in by delivery reports."""

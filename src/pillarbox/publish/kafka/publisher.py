@@ -14,7 +14,7 @@ from ...event.cloudevents import to_binary
 from ...event.message import Message, to_headers
 from ...ports import Outcome, PublisherCapabilities, Rejected, Unavailable, Unknown
 from .client import Client, Kind
-from .flight import Flight, HeadersOf
+from .flight import Failure, Flight, HeadersOf
 from .ordered import OrderedFlight
 from .sending import send
 from .topics import Topics, TopicState
@@ -174,9 +174,16 @@ class KafkaPublisher:
                 flight.states[name] = self._state(name, until - time.monotonic())
             state = flight.states[name]
             # A topic that does not exist (any more) has not got the message, whatever became of the request.
-            flight.outcomes[index] = state.refused or outcome_of(
-                failure.code, failure.text, trouble=state.trouble, broker_answers=state.answered
-            )
+            flight.outcomes[index] = state.refused or self._open_question(failure, state)
+
+    def _open_question(self, failure: Failure, state: TopicState) -> Outcome:
+        if failure.is_of_broken_client:
+            return Unavailable(f"the producer had broken: {self._client.broke or failure.text}")
+        trouble, answered = state.trouble, state.answered
+        outcome = outcome_of(failure.code, failure.text, trouble=trouble, broker_answers=answered)
+        if isinstance(outcome, Unknown) and self._client.broke:
+            return outcome._replace(reason=f"{outcome.reason}: {self._client.broke}")
+        return outcome
 
     def _state(self, name: str, seconds: float) -> TopicState:
         if seconds < 0.1:
