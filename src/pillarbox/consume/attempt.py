@@ -57,7 +57,7 @@ def attempt(database: InboxDatabase, consumer: str, event_id: str, calls: Sequen
     try:
         session = database.begin()
     except SQLAlchemyError as error:
-        return _away(database, error)
+        return away(database, error)
     try:
         return _in_transaction(database, session, consumer, event_id, calls)
     finally:
@@ -72,32 +72,35 @@ def _in_transaction(
         first = mark(session.connection(), consumer, event_id)
     except SQLAlchemyError as error:
         # Before any handler ran nothing is the event's fault: a lost connection, a lock held by another copy, no table.
-        return _away(database, error)
+        return away(database, error)
     if not first:
         return Duplicate()
     try:
         with database.guard.watch(session):
             _run(database, session, calls)
             if database.guard.doubtful:
-                _check_mark(session, consumer, event_id)
+                check_mark(session, consumer, event_id)
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises is the event's failure
         if database.guard.ended_on_server:
             return _half_done(database, consumer, event_id, error)
-        return _away(database, error)._replace(in_handler=True) if database.lost else Failed(error)
+        return away(database, error)._replace(in_handler=True) if database.lost else Failed(error)
     faultpoints.reach("consumer.after-handler")
-    return _commit(database, session)
+    return commit(database, session)
 
 
 def _run(database: InboxDatabase, session: Session, calls: Sequence[Call]) -> None:
     for handler, event in calls:
-        answer = handler.call(event, session)
-        if hasattr(answer, "__await__"):
-            raise TypeError(f"The handler {handler.name!r} returned an awaitable, which nobody will await.")
-        database.guard.check(handler.name)
-        session.flush()  # a constraint that fails here fails this handler, and the next handler sees the rows
+        call(database, session, handler, (event,))
 
 
-def _check_mark(session: Session, consumer: str, event_id: str) -> None:
+def call(database: InboxDatabase, session: Session, handler: Handler, events: Sequence[Received[Any]]) -> None:
+    """Run one handler, and see to it that the transaction is still open afterwards."""
+    database.call(handler, events, session)
+    database.guard.check(handler.name)
+    session.flush()  # a constraint that fails here fails this handler, and the next handler sees the rows
+
+
+def check_mark(session: Session, consumer: str, event_id: str) -> None:
     """A handler swallowed the error of a statement: does the transaction still stand? Else raise (PB-043)."""
     undone = HandlerEndedTransaction(
         "A statement of a handler failed, and the database undid the whole transaction.",
@@ -111,18 +114,20 @@ def _check_mark(session: Session, consumer: str, event_id: str) -> None:
         raise undone
 
 
-def _commit(database: InboxDatabase, session: Session) -> Result:
+def commit(database: InboxDatabase, session: Session) -> Applied | Failed | DatabaseAway:
+    """Commit mark and writes together."""
     lost_before = database.lost  # by a handler that swallowed the error
     try:
         session.commit()
     except (OperationalError, InterfaceError) as error:
-        return Failed(error) if fault_of(error) is Fault.BUSY else _away(database, error)
+        return Failed(error) if fault_of(error) is Fault.BUSY else away(database, error)
     except Exception as error:  # noqa: BLE001 - deferred constraints, and the user's own before_commit hooks
-        return _away(database, error)._replace(in_handler=lost_before) if database.lost else Failed(error)
+        return away(database, error)._replace(in_handler=lost_before) if database.lost else Failed(error)
     return Applied()
 
 
-def _away(database: InboxDatabase, error: Exception) -> DatabaseAway:
+def away(database: InboxDatabase, error: Exception) -> DatabaseAway:
+    """The connection is not trusted any more."""
     fault = fault_of(error)
     database.distrust(elsewhere=fault is Fault.READ_ONLY)
     return DatabaseAway(error, busy=fault is Fault.BUSY)
@@ -134,5 +139,5 @@ def _half_done(database: InboxDatabase, consumer: str, event_id: str, error: Exc
         with database.engine.begin() as connection:
             unmark(connection, consumer, event_id)
     except SQLAlchemyError as failure:
-        return _away(database, failure)
+        return away(database, failure)
     return Failed(error, final=True)

@@ -88,7 +88,7 @@ class Board:
             if news or (crowded and self._room() > 0):
                 self._attention.notify()
 
-    def count(self, counter: str, number: int = 1) -> None:
+    def count(self, counter: str, number: int) -> None:
         """Add to one of the counters."""
         with self._lock:
             setattr(self._stats, counter, getattr(self._stats, counter) + number)

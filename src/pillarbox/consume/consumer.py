@@ -25,6 +25,7 @@ from .plan import DEFAULT_RETRY
 from .registrations import Registrations
 from .running import Running
 from .signals import draining_signals
+from .signature import Kind
 from .sources import Broker, check_scheme, make_source
 from .stats import ConsumerStats
 from .stopping import StopFlag
@@ -100,9 +101,22 @@ class Consumer:
         the order of registration, all in one transaction.
         """
 
+        return self._register(event_type, sys._getframe(1).f_locals, many=False)
+
+    def on_batch(self, event_type: type | str) -> Callable[[H], H]:
+        """Decorator like :meth:`on` for a function that takes ``list[Received[T]]``: many events in one call.
+
+        With ``batch=500`` it is called with up to 500 events of its type, in the order of their keys, all in one
+        transaction. If that fails, it is called again for each event alone, so expect lists of one.
+        """
+        return self._register(event_type, sys._getframe(1).f_locals, many=True)
+
+    def _register(self, event_type: type | str, local_names: Mapping[str, Any], *, many: bool) -> Callable[[H], H]:
+        kind = Kind(asynchronous=False, many=many)
+
         def register(function: H) -> H:
-            local_names = sys._getframe(1).f_locals  # types that are defined in the same function as the handler
-            self._registrations.add(make_handler(event_type, function, local_names))
+            # local_names: types that are defined in the same function as the handler
+            self._registrations.add(make_handler(event_type, function, local_names, kind))
             return function
 
         return register

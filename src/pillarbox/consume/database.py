@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -13,6 +15,8 @@ from ..store.drivers import driver_of
 from ..store.engines import check_schema
 from ..store.failures import connect_error
 from .guard import TransactionGuard
+from .handlers import Handler
+from .received import Received
 
 _log = logging.getLogger("pillarbox.consume")
 
@@ -59,6 +63,12 @@ class InboxDatabase:
         """A session on the connection, no statement sent yet. Raises SQLAlchemy's errors when none can be opened."""
         connection = self._connect()
         return Session(bind=connection)
+
+    def call(self, handler: Handler, events: Sequence[Received[Any]], session: Session) -> None:
+        """Run a handler in the session's transaction."""
+        answer = handler.call(events, session, session.connection)
+        if hasattr(answer, "__await__"):
+            raise TypeError(f"The handler {handler.name!r} returned an awaitable, which nobody will await.")
 
     def end(self, session: Session) -> None:
         """Roll back what was not committed, and forget the connection when it can no longer be trusted."""

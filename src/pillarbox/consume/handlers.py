@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-from sqlalchemy.orm import Session
 
 from ..errors import BadHandler, CannotDecode, NotAnEventType
 from ..event.codec import cannot_be_decoded, decode
@@ -13,16 +11,20 @@ from ..event.limits import check_name
 from ..event.message import Message
 from ..event.types import declared_type
 from .received import Received, receive
-from .signature import Signature, read_signature
+from .signature import Kind, Signature, read_signature
 
 
 class Handler(NamedTuple):
-    """One registered function. ``into`` is what the payload is decoded into: a type, or Any for plain JSON."""
+    """One registered function. ``into`` is what the payload is decoded into: a type, or Any for plain JSON.
+
+    ``many``: it takes a list of events.
+    """
 
     function: Callable[..., object]
     event_type: str
     into: Any
     signature: Signature
+    many: bool = False
 
     @property
     def name(self) -> str:
@@ -33,17 +35,23 @@ class Handler(NamedTuple):
         """Decode the payload; raises CannotDecode (PB-016)."""
         return receive(message, decode_payload(message, self.into), redelivered=redelivered)
 
-    def call(self, event: Received[Any], session: Session) -> object:
-        """Run the function inside the session's open transaction."""
-        filled: dict[str, object] = {"event": event, "session": session}
+    def call(self, events: Sequence[Received[Any]], session: object, connection: Callable[[], object]) -> object:
+        """Run the function inside the open transaction: once with all events if it takes many, else with the one."""
+        filled: dict[str, object] = {"session": session}
+        if self.many:
+            filled["events"] = list(events)
+        else:
+            (filled["event"],) = events
         if any(fill == "connection" for _, fill in self.signature.fills):
-            filled["connection"] = session.connection()
+            filled["connection"] = connection()
         positional = [filled[fill] for name, fill in self.signature.fills if name in self.signature.positional]
         named = {name: filled[fill] for name, fill in self.signature.fills if name not in self.signature.positional}
         return self.function(*positional, **named)
 
 
-def make_handler(what: type | str, function: Callable[..., object], local_names: Mapping[str, Any]) -> Handler:
+def make_handler(
+    what: type | str, function: Callable[..., object], local_names: Mapping[str, Any], kind: Kind = Kind()
+) -> Handler:
     """Check ``function`` and tie it to the event type ``what`` (an ``@event_type`` class or a name).
 
     Raises BadHandler (PB-040), also where the annotated payload class belongs to another event type.
@@ -53,11 +61,11 @@ def make_handler(what: type | str, function: Callable[..., object], local_names:
             f"on({what!r}) decorates a function, not a {type(function).__name__}.", fix="Use it above def."
         )
     event_type = event_type_name(what)
-    signature = read_signature(function, local_names)
+    signature = read_signature(function, local_names, kind)
     into = signature.payload
     if into is None:
         into = Any if isinstance(what, str) else what
-    handler = Handler(function, event_type, into, signature)
+    handler = Handler(function, event_type, into, signature, kind.many)
     declared = _declared_name(into)
     if declared is not None and declared != event_type:
         raise BadHandler(

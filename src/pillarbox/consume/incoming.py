@@ -21,6 +21,12 @@ class Prepared(NamedTuple):
     event_type: str
     source: str
     calls: tuple[Call, ...]
+    key: str | None = None
+
+    @property
+    def lane(self) -> tuple[str, str] | None:
+        """What it must keep its order with."""
+        return None if self.key is None else (self.source, self.key)
 
     def __str__(self) -> str:
         return f"event {self.event_id} ({self.event_type}) of {self.source!r}"
@@ -41,7 +47,7 @@ def prepare(incoming: Incoming, registrations: Registrations) -> Prepared | Unha
     if not handlers:
         return Unhandled(message.event_id, message.event_type)
     calls = tuple((handler, handler.prepare(message, redelivered=incoming.redelivered)) for handler in handlers)
-    return Prepared(message.event_id, message.event_type, incoming.source, calls)
+    return Prepared(message.event_id, message.event_type, incoming.source, calls, incoming.key)
 
 
 def _check_id(message: Message) -> None:

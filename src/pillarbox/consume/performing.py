@@ -12,12 +12,15 @@ from ..policy.retry import RetryPolicy
 from ..ports import Incoming
 from . import plan
 from .attempt import Applied, DatabaseAway, Duplicate, Failed, Result, attempt
+from .batch import attempt_batch
 from .board import Settled
 from .database import InboxDatabase
 from .desk import Job
 from .incoming import Prepared, Unhandled, prepare
-from .plan import Finish, Gone, RetryLater, SetAside, Step, WaitOut, after_failure, reason_of
+from .plan import Finish, Gone, RetryLater, SetAside, Step, Untouched, WaitOut, after_failure, reason_of
 from .registrations import Registrations
+
+Todo = tuple[Job, Prepared]
 
 _log = logging.getLogger("pillarbox.consume")
 
@@ -26,7 +29,8 @@ _log = logging.getLogger("pillarbox.consume")
 class Performer:
     """Shared by all workers of a consumer; the database is each worker's own.
 
-    ``holds`` tells whether a message is still ours, ``count`` adds to a counter.
+    ``holds`` tells whether a message is still ours, ``count`` adds to a counter, ``stopping`` says that no more than
+    necessary should be begun.
     """
 
     name: str
@@ -34,14 +38,23 @@ class Performer:
     retry: RetryPolicy
     chance: Callable[[], float]
     holds: Callable[[Incoming], bool]
-    count: Callable[[str], None]
+    count: Callable[[str, int], None]
+    stopping: Callable[[], bool]
     outages: int = 0
 
     def perform(self, jobs: Sequence[Job], database: InboxDatabase) -> list[Settled]:
         """Carry the work out; interrupts (KeyboardInterrupt, …) roll back and pass."""
-        return [(job, self._one(job, database)) for job in jobs]
+        steps: list[Settled] = []
+        events: list[Todo] = []
+        for job in jobs:
+            event = self._prepare(job)
+            if isinstance(event, Prepared):
+                events.append((job, event))
+            else:
+                steps.append((job, event))
+        return steps + (self._batch(events, database) if len(events) > 1 else self._one_by_one(events, database))
 
-    def _one(self, job: Job, database: InboxDatabase) -> Step:
+    def _prepare(self, job: Job) -> Prepared | Step:
         if not self.holds(job.incoming):
             return Gone()
         try:
@@ -50,20 +63,52 @@ class Performer:
             return SetAside(reason_of(error), job.failures + 1)
         if isinstance(event, Unhandled):
             self.registrations.note_unhandled(event.event_type, self.name)
-            self.count("unhandled")
+            self.count("unhandled", 1)
             return Finish()
-        return self._judge(job, event, attempt(database, self.name, event.event_id, event.calls))
+        return event
+
+    def _one_by_one(self, events: Sequence[Todo], database: InboxDatabase) -> list[Settled]:
+        """In order; what is behind an event of its key that is not finished stays untouched."""
+        steps: list[Settled] = []
+        stuck: set[int] = set()
+        nobody = False
+        for number, (job, event) in enumerate(events):
+            if nobody or id(job.lane) in stuck or (number and self.stopping()):
+                steps.append((job, Untouched()))
+                continue
+            step = self._judge(job, event, attempt(database, self.name, event.event_id, event.calls))
+            steps.append((job, step))
+            if not isinstance(step, Finish):
+                nobody = isinstance(step, WaitOut) and step.everybody
+                job.alone = not nobody
+                stuck.add(id(job.lane))
+        return steps
+
+    def _batch(self, events: Sequence[Todo], database: InboxDatabase) -> list[Settled]:
+        results = attempt_batch(database, self.name, [event for _, event in events])
+        if isinstance(results, DatabaseAway) and not results.in_handler:
+            (job, event), *others = events
+            return [(job, self._judge(job, event, results)), *((other, Untouched()) for other, _ in others)]
+        if isinstance(results, Failed | DatabaseAway):
+            text = "consumer %s: a batch of %d events failed, each is tried alone now: %s"
+            _log.warning(text, self.name, len(events), reason_of(results.error))
+            self.count("split", 1)
+            return self._one_by_one(events, database)
+        return [
+            (job, self._judge(job, event, results[place]) if place in results else Untouched())
+            for place, (job, event) in enumerate(events)
+        ]
 
     def _judge(self, job: Job, event: Prepared, result: Result) -> Step:
         if not isinstance(result, DatabaseAway):
             self.outages = job.breaks = 0
         match result:
             case Applied():
-                self.count("applied")
+                self.count("applied", 1)
                 faultpoints.reach("consumer.after-commit")
                 return Finish()
             case Duplicate():
-                self.count("duplicates")
+                self.count("duplicates", 1)
                 return Finish()
             case DatabaseAway():
                 return self._away(job, event, result)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from sqlalchemy.engine import Connection
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
 from ..errors import BadHandler
 from .received import Received
 
-Fill = Literal["event", "session", "connection"]
+Fill = Literal["event", "events", "session", "connection"]
 
 
 class Signature(NamedTuple):
@@ -28,27 +28,35 @@ class Signature(NamedTuple):
     positional: frozenset[str]
 
 
-def read_signature(function: Callable[..., object], local_names: Mapping[str, Any]) -> Signature:
+class Kind(NamedTuple):
+    """What the consumer can call: ``asynchronous`` handlers only, or none; ``many`` events at a time, or one."""
+
+    asynchronous: bool = False
+    many: bool = False
+
+
+def read_signature(function: Callable[..., object], local_names: Mapping[str, Any], kind: Kind = Kind()) -> Signature:
     """Resolve the parameters of ``function``; ``local_names`` are names visible where it was defined.
 
     Raises BadHandler (PB-040) for whatever could not be filled when an event arrives.
     """
     name = _name(function)
-    _refuse_async(function, name)
+    _check_colour(function, name, kind)
     fills: list[tuple[str, Fill]] = []
     positional: set[str] = set()
     payload: Any = None
     for parameter in _parameters(function, name):
-        annotation = _resolve(function, parameter, name, local_names)
-        fill = _fill(annotation, parameter, name)
+        annotation = _resolve(function, parameter, name, local_names, kind)
+        fill = _fill(annotation, parameter, name, kind)
         if fill is None:
             continue
         fills.append((parameter.name, fill))
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.add(parameter.name)
-        if fill == "event":
-            payload = get_args(annotation)[0] if get_args(annotation) else None
-    _check_counts(fills, name)
+        if fill in ("event", "events"):
+            received = get_args(annotation)[0] if fill == "events" else annotation
+            payload = get_args(received)[0] if get_args(received) else None
+    _check_counts(fills, name, kind)
     return Signature(tuple(fills), payload, frozenset(positional))
 
 
@@ -56,12 +64,19 @@ def _name(function: object) -> str:
     return str(getattr(function, "__qualname__", None) or repr(function))
 
 
-def _refuse_async(function: Callable[..., object], name: str) -> None:
+def _check_colour(function: Callable[..., object], name: str, kind: Kind) -> None:
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
-    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+    if inspect.isasyncgenfunction(called):
+        raise BadHandler(f"The handler {name!r} is a generator: its body would never run.", fix="Remove the `yield`.")
+    if inspect.iscoroutinefunction(called) and not kind.asynchronous:
         raise BadHandler(
-            f"The handler {name!r} is async; consumers run sync handlers for now.",
-            fix="Write it with `def` and a sync Session or Connection.",
+            f"The handler {name!r} is async; the consumer's engine is not.",
+            fix="Give the consumer an AsyncEngine, or write `def` and take a sync Session or Connection.",
+        )
+    if kind.asynchronous and not inspect.iscoroutinefunction(called):
+        raise BadHandler(
+            f"The handler {name!r} is not async; the consumer's engine is, and it would hold up all other handlers.",
+            fix="Write `async def`, or give the consumer a synchronous engine.",
         )
     if inspect.isgeneratorfunction(called):
         raise BadHandler(f"The handler {name!r} is a generator: its body would never run.", fix="Remove the `yield`.")
@@ -75,14 +90,29 @@ def _parameters(function: Callable[..., object], name: str) -> list[inspect.Para
     return [p for p in found if not (p.annotation is p.empty and p.default is not p.empty)]
 
 
-_SHOWN: Final = "Received[T], sqlalchemy.orm.Session or sqlalchemy.Connection"
+_SHOWN: Final = {
+    Kind(): "Received[T], sqlalchemy.orm.Session or sqlalchemy.Connection",
+    Kind(many=True): "list[Received[T]], sqlalchemy.orm.Session or sqlalchemy.Connection",
+    Kind(asynchronous=True): "Received[T], AsyncSession or AsyncConnection",
+    Kind(asynchronous=True, many=True): "list[Received[T]], AsyncSession or AsyncConnection",
+}
+_GIVEN: Final[Mapping[object, tuple[bool, Fill]]] = {
+    Session: (False, "session"),
+    Connection: (False, "connection"),
+    AsyncSession: (True, "session"),
+    AsyncConnection: (True, "connection"),
+}
 
 
 def _resolve(
-    function: Callable[..., object], parameter: inspect.Parameter, name: str, local_names: Mapping[str, Any]
+    function: Callable[..., object],
+    parameter: inspect.Parameter,
+    name: str,
+    local_names: Mapping[str, Any],
+    kind: Kind,
 ) -> object:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.annotation is parameter.empty:
-        raise BadHandler(f"The parameter {parameter.name!r} of handler {name!r} is not annotated with {_SHOWN}.")
+        raise BadHandler(f"The parameter {parameter.name!r} of handler {name!r} is not annotated with {_SHOWN[kind]}.")
     inner = inspect.unwrap(function)
     known = getattr(getattr(inner, "__func__", inner), "__globals__", {})
     if not known and not inspect.isroutine(inner):
@@ -99,28 +129,35 @@ def _resolve(
         ) from error
 
 
-def _fill(annotation: object, parameter: inspect.Parameter, name: str) -> Fill | None:
-    if annotation is Received or get_origin(annotation) is Received:
+def _fill(annotation: object, parameter: inspect.Parameter, name: str, kind: Kind) -> Fill | None:
+    if _is_received(annotation) and not kind.many:
         return "event"
-    if annotation is Session:
-        return "session"
-    if annotation is Connection:
-        return "connection"
-    if annotation in (AsyncSession, AsyncConnection) or get_origin(annotation) is async_scoped_session:
-        raise BadHandler(
-            f"The parameter {parameter.name!r} of handler {name!r} is asynchronous; handlers are sync for now.",
-            fix="Annotate it with sqlalchemy.orm.Session or sqlalchemy.Connection.",
-        )
+    if kind.many and get_origin(annotation) in (list, Sequence) and _is_received(get_args(annotation)[0]):
+        return "events"
+    if annotation in _GIVEN:
+        asynchronous, fill = _GIVEN[annotation]
+        if asynchronous is not kind.asynchronous:
+            it, engine = ("asynchronous", "is not") if asynchronous else ("synchronous", "is asynchronous")
+            raise BadHandler(
+                f"The parameter {parameter.name!r} of handler {name!r} is {it}; the consumer's engine {engine}.",
+                fix=f"Annotate it with one of {_SHOWN[kind]}.",
+            )
+        return fill
     if parameter.default is not parameter.empty:
         return None  # not ours: the default stands
     shown = getattr(annotation, "__qualname__", None) or str(annotation)
-    raise BadHandler(f"The parameter {parameter.name!r} of handler {name!r} is annotated {shown}, not {_SHOWN}.")
+    raise BadHandler(f"The parameter {parameter.name!r} of handler {name!r} is annotated {shown}, not {_SHOWN[kind]}.")
 
 
-def _check_counts(fills: list[tuple[str, Fill]], name: str) -> None:
+def _is_received(annotation: object) -> bool:
+    return annotation is Received or get_origin(annotation) is Received
+
+
+def _check_counts(fills: list[tuple[str, Fill]], name: str, kind: Kind) -> None:
+    wanted: Fill = "events" if kind.many else "event"
     given = [fill for _, fill in fills]
-    if given.count("event") != 1:
-        number = given.count("event")
-        raise BadHandler(f"The handler {name!r} must take exactly one Received[…] parameter, it takes {number}.")
+    if given.count(wanted) != 1:
+        shown, number = "list[Received[…]]" if kind.many else "Received[…]", given.count(wanted)
+        raise BadHandler(f"The handler {name!r} must take exactly one {shown} parameter, it takes {number}.")
     if len(given) > 2:
         raise BadHandler(f"The handler {name!r} takes more than one Session or Connection; it gets one transaction.")

@@ -12,7 +12,8 @@ class ConsumerStats:
     ``received`` counts deliveries. Each ends as ``applied`` (handlers ran and committed), ``duplicates`` (the inbox had
     it), ``unhandled`` (no handler for its type), ``dead`` (set aside) or ``dropped`` (the broker took it back),
     or stays unfinished at a stop. ``acknowledged`` counts what the broker was told. ``retried`` counts failed attempts
-    that were tried again, ``database_away`` the waits for the database, ``broker_away`` failures of the broker.
+    that were tried again, ``database_away`` the waits for the database, ``broker_away`` failures of the broker,
+    ``split`` the batches that failed and were applied event by event.
     """
 
     received: int = 0
@@ -25,6 +26,7 @@ class ConsumerStats:
     retried: int = 0
     database_away: int = 0
     broker_away: int = 0
+    split: int = 0
 
     def as_dict(self) -> dict[str, int]:
         """The counters by name."""
