@@ -16,7 +16,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from ..errors import BadUrl, SchemaMismatch, TablesMissing
 from .catalog import has_table
 from .failures import connect_error, missing_driver, shown
-from .naming import Naming, naming_of, prefixed
+from .naming import Naming, dedicate, naming_of
 from .schema import SCHEMA_VERSION, inbox_event, outbox_meta
 
 __all__ = ["Timeouts", "check_schema", "connect_error", "relay_engine", "sqlite_engine", "use_explicit_begin"]
@@ -64,7 +64,9 @@ def relay_engine(
     >>> relay_engine("sqlite:///outbox.db").dialect.name
     'sqlite'
     """
-    return prefixed(_relay_engine(url, pool_size, timeouts or Timeouts()), table_prefix)
+    engine = _relay_engine(url, pool_size, timeouts or Timeouts())
+    dedicate(engine, table_prefix)
+    return engine
 
 
 def _relay_engine(url: str | URL, pool_size: int, limits: Timeouts) -> Engine:

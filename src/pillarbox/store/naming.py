@@ -109,13 +109,24 @@ def prefixed(engine: Engine, prefix: str) -> Engine:
         raise BadTablePrefix(
             f"The engine is for the prefix {had.prefix!r}, not {prefix!r}.", fix="Make another engine."
         )
-    copy = engine.execution_options(**{OPTION: naming})
-
-    @event.listens_for(copy, "before_cursor_execute", retval=True)
-    def translate(_connection: Any, _cursor: Any, sql: str, parameters: Any, *_rest: Any) -> tuple[str, Any]:
-        return naming(sql), parameters
-
+    copy = engine.execution_options()
+    dedicate(copy, prefix)
     return copy
+
+
+def dedicate(engine: Engine, prefix: str) -> None:
+    """Let the engine itself serve the outbox with this prefix, and no other: a little cheaper for each statement than a
+    copy, whose events SQLAlchemy joins from two. Raises BadTablePrefix (PB-033)."""
+    naming = Naming(prefix)
+    if not prefix:
+        return
+    engine.update_execution_options(**{OPTION: naming})
+
+    @event.listens_for(engine, "before_cursor_execute", retval=True)
+    def translate(
+        _connection: Any, _cursor: Any, sql: str, parameters: Any, _context: Any, _many: bool
+    ) -> tuple[str, Any]:
+        return naming(sql), parameters
 
 
 def naming_of(source: Connection | Engine) -> Naming:
