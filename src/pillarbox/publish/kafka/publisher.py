@@ -16,6 +16,7 @@ from ...ports import Outcome, PublisherCapabilities, Rejected, Unavailable, Unkn
 from .client import Client, Kind
 from .flight import Failure, Flight, HeadersOf
 from .ordered import OrderedFlight
+from .replication import TopicReplication, Watch, observe
 from .sending import send
 from .topics import Topics, TopicState
 from .url import KafkaUrl, parse_kafka_url
@@ -52,6 +53,7 @@ class KafkaPublisher:
         with self._lock:
             self._check_process()
             self._client.connect(min(5.0, self._deadline / 2))
+            self._topics.notice = Watch(self._client.admin).notice
 
     def publish(self, messages: Sequence[Message]) -> list[Outcome]:
         """Send all, pipelined; one outcome per message in the same order, within the deadline."""
@@ -78,6 +80,14 @@ class KafkaPublisher:
                 self._judge(flight, until=judged)
             self._look_first = any(map(_is_outage, flight.exceptions()))
             return flight.results()
+
+    def replication(self) -> tuple[TopicReplication, ...]:
+        """Replicas, ``min.insync.replicas`` and who is in sync now, of every topic that was published to.
+
+        Asks the cluster, beside what is being published. Raises BrokerUnavailable (PB-005).
+        """
+        self._check_process()
+        return observe(self._client, self._topics.names(), seconds=self._deadline)
 
     def close(self) -> None:
         """Leave. Nothing is in flight between two publishes."""

@@ -43,6 +43,8 @@ class Topics:
         self._found: dict[str, float] = {}
         self._partitions: dict[str, int] = {}
         self._min_in_sync: dict[str, int] = {}
+        self.notice: Callable[[str, TopicMetadata], None] | None = None
+        """Called with each topic that is found, by name."""
 
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Those that have to be looked up."""
@@ -61,7 +63,13 @@ class Topics:
         if metadata.partitions:
             self._found[name] = self._monotonic()
             self._partitions[name] = len(metadata.partitions)
+            if self.notice is not None:
+                self.notice(name, metadata)
         return self._state(name, metadata)
+
+    def names(self) -> list[str]:
+        """All that were ever found."""
+        return list(self._partitions)
 
     def partitions(self, name: str) -> int:
         """How many it had when it was looked up last; 0 when that is not known."""
