@@ -56,13 +56,15 @@ class Management:
         return len(listed)
 
     @contextmanager
-    def user(self, *, may_write_topic: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    def user(
+        self, *, may_write_topic: tuple[str, str], configure: str = ".*", read: str = ".*"
+    ) -> Iterator[tuple[str, str]]:
         """A user who may write to one topic exchange, with routing keys that fit the pattern: name and password."""
         name, password = f"t_{uuid.uuid4().hex[:12]}", uuid.uuid4().hex
         exchange, pattern = may_write_topic
         self._call("PUT", f"/users/{name}", {"password": password, "tags": ""})
-        everything = {"configure": ".*", "write": ".*", "read": ".*"}
-        self._call("PUT", f"/permissions/{self._vhost}/{name}", everything)
+        resources = {"configure": configure, "write": ".*", "read": read}
+        self._call("PUT", f"/permissions/{self._vhost}/{name}", resources)
         topic = {"exchange": exchange, "write": pattern, "read": ".*"}
         self._call("PUT", f"/topic-permissions/{self._vhost}/{name}", topic)
         try:

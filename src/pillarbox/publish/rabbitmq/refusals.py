@@ -5,7 +5,13 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
-from pika.exceptions import ChannelClosedByBroker, ProbableAccessDeniedError, ProbableAuthenticationError
+from pika.exceptions import (
+    ChannelClosedByBroker,
+    IncompatibleProtocolError,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+    StreamLostError,
+)
 
 from ...errors import AccessRefused, BrokerUnavailable, PillarboxError
 from ...event.message import Message
@@ -47,6 +53,12 @@ def verdict_on_close(error: ChannelClosedByBroker, message: Message) -> Rejected
     return Rejected(text, permanent=error.reply_code in _PERMANENT)
 
 
+_UNTRUSTED: Final = (
+    "Name the authority that signed the broker's certificate (ca=FILE), and write the host as the certificate does."
+)
+_NO_TLS: Final = "Check that this is the port for TLS (usually 5671), and the URL's cert and key."
+
+
 def explain(error: BaseException, shown: str) -> PillarboxError:
     """Why no connection could be opened; ``shown`` is the URL without its password."""
     if isinstance(error, ProbableAuthenticationError):
@@ -56,10 +68,17 @@ def explain(error: BaseException, shown: str) -> PillarboxError:
             f"RabbitMQ at {shown} refused access to the virtual host, or there is none of that name.",
             fix="Check the path of the URL and the user's permissions (rabbitmqctl list_permissions -p VHOST).",
         )
-    if isinstance(_cause(error), ssl.SSLError):
+    cause = _cause(error)
+    if isinstance(cause, ssl.SSLError):
+        untrusted = isinstance(cause, ssl.SSLCertVerificationError)
         return BrokerUnavailable(
             f"RabbitMQ at {shown}: the TLS handshake failed: {reason_of(error)}.",
-            fix="Check the certificate, and the URL's ca, cert, key and verify options.",
+            fix=_UNTRUSTED if untrusted else _NO_TLS,
+        )
+    if isinstance(cause, (StreamLostError, IncompatibleProtocolError)) and not shown.startswith("amqps:"):
+        return BrokerUnavailable(
+            f"RabbitMQ at {shown} closed the connection at once: {reason_of(error)}.",
+            fix="Where the port speaks TLS (usually 5671), write amqps:// instead of amqp://.",
         )
     return BrokerUnavailable(f"RabbitMQ at {shown} does not answer: {reason_of(error)}.")
 

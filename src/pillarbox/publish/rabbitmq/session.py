@@ -11,12 +11,14 @@ from typing import Any, Final
 from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError
 
-from ...ports import Unavailable, Unknown
+from ...ports import Outcome, Unavailable, Unknown
 from ..streams import NO_TIME
 from .batch import Batch
 from .connection import CorkedConnection
 from .lane import Lane
+from .properties import routing_key_of
 from .refusals import reason_of
+from .topology import Topology
 from .url import RabbitUrl
 
 log = logging.getLogger("pillarbox.publish.rabbitmq")
@@ -45,6 +47,7 @@ class Session:
         self._node = 0
         self._waiters: list[Opened] = []
         self._lanes: dict[str, Lane] = {}
+        self._topology: Any = None  # of the open connection
         self._batch = Batch([])
         self._blocked: str | None = None
         self._node_answers = False
@@ -94,12 +97,22 @@ class Session:
         if error is not None:
             batch.fail_rest(Unavailable(f"RabbitMQ at {self._url.shown}: {reason_of(error)}"))
             return
-        for exchange, indexes in batch.ready().items():
-            lane = self._lanes.pop(exchange, None) or Lane(self._connection, exchange, self._may_send)
-            self._lanes[exchange] = lane  # the last used are last
-            lane.take(batch, indexes)
         while len(self._lanes) > max(MAX_LANES, len(batch.messages)):
             self._lanes.pop(next(iter(self._lanes))).close()
+        topology = self._topology
+        for exchange, indexes in batch.ready().items():
+            queues = _queues_of(batch) if topology.declares and not exchange else ()
+            topology.ensure(exchange, queues, partial(self._send, batch, exchange, indexes))
+
+    def _send(self, batch: Batch, exchange: str, indexes: list[int], missing: Outcome | None) -> None:
+        if batch is not self._batch or batch.finished:
+            return  # given up while the broker was asked for the exchange
+        if missing is not None:
+            batch.fail(indexes, missing)
+            return
+        lane = self._lanes.pop(exchange, None) or Lane(self._connection, exchange, self._may_send)
+        self._lanes[exchange] = lane  # the last used are last
+        lane.take(batch, indexes)
 
     def _enough(self) -> None:
         """A long queue of one key may need more than the deadline, though each message is confirmed at once."""
@@ -186,6 +199,8 @@ class Session:
         )
 
     def _on_open(self, connection: Any) -> None:
+        self._connection = connection  # a batch that was given up in the meantime has forgotten it
+        self._topology = Topology(connection, self._url.declare)
         connection.add_on_connection_blocked_callback(self._on_blocked)
         connection.add_on_connection_unblocked_callback(self._on_unblocked)
         self._connecting = False
@@ -258,3 +273,8 @@ class Session:
         for timer in self._timers:
             self._ioloop.remove_timeout(timer)
         self._timers.clear()
+
+
+def _queues_of(batch: Batch) -> set[str]:
+    """The queues that its messages for the default exchange go to."""
+    return {routing_key_of(message) for message in batch.messages if not message.destination}
