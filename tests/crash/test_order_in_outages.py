@@ -20,7 +20,7 @@ from pillarbox.testing.conformance.publisher_world import Arrived
 from services.faults import killed, stopped
 from services.process import ServiceError
 from tests.ordered_pump import OrderedPump
-from tests.rabbitmq_broker import QUEUE
+from tests.rabbitmq_broker import QUEUE, queue_that_survives
 from tests.servers import bootstrap_of
 
 
@@ -61,8 +61,7 @@ def test_an_outage_of_kafka_changes_no_order(
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("fault", [killed, stopped], ids=["killed", "frozen"])
 def test_a_lost_rabbitmq_node_changes_no_order(rabbitmq_url: str, fault: Callable[..., "Iterator[None]"]) -> None:
-    with closing(pika.BlockingConnection(pika.URLParameters(rabbitmq_url))) as connection:
-        connection.channel().queue_declare("events", durable=True)
+    queue_that_survives(rabbitmq_url)
     with closing(open_publisher(rabbitmq_url, deadline=4)) as publisher, OrderedPump(publisher, QUEUE) as pump:
         with disturbing(fault, "rabbitmq"):
             pump.wait_for_trouble()

@@ -19,6 +19,7 @@ from pillarbox.publish.registry import open_publisher
 from pillarbox.testing.conformance.publisher_world import message, messages
 from services.faults import killed, stopped
 from services.process import ServiceError
+from tests.rabbitmq_broker import queue_that_survives
 from tests.rabbitmqctl import rabbitmqctl
 
 QUEUE = Exchange("", "events")
@@ -147,8 +148,7 @@ def test_all_kafka_brokers_lost_is_told_and_ends_by_itself(kafka_url: str, topic
 @pytest.fixture
 def queue(rabbitmq_url: str) -> Destination:
     # Classic: a quorum queue of a single node that is killed seconds after its making is not always led again.
-    with closing(pika.BlockingConnection(pika.URLParameters(rabbitmq_url))) as connection:
-        connection.channel().queue_declare("events", durable=True)
+    queue_that_survives(rabbitmq_url)
     return QUEUE
 
 
