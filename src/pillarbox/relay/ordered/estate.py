@@ -124,6 +124,7 @@ class Owned:
     drains: int = 0  # rounds of parked events since fresh ones were looked for
     leaving: bool = False
     charged: dict[WorkKey, int] = field(default_factory=dict)  # claims of events that this relay sends alone
+    resting: bool = False  # all that is left of the care after a crash waits for its hold to come due
 
     @property
     def number(self) -> int:
@@ -132,8 +133,8 @@ class Owned:
 
     @property
     def is_careful(self) -> bool:
-        """True after a crash, until all that was on its way then is through."""
-        return self.crashes > 0
+        """True after a crash, until all that was on its way then is through, or waits."""
+        return self.crashes > 0 and not self.resting
 
     @property
     def is_free(self) -> bool:

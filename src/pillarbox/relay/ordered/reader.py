@@ -32,6 +32,7 @@ class Reader:
 
     def next_round(self, limit: int, budget: int, now: float) -> Round | None:
         """At most ``limit`` events and ``budget`` bytes of payload (but at least one event); None: nothing to do."""
+        self._wake_care(now)
         drain_first, self._drained_last = not self._drained_last, False
         if drain_first and (round_ := self._drain(limit, budget, now)) is not None:
             self._drained_last = True
@@ -94,12 +95,23 @@ class Reader:
         return next((one for one in ones if one.busy), next(iter(ones), None))
 
     def _end_care(self, owned: Owned, reading: Reading, now: float) -> None:
-        """All that was on its way at the crash is through, and nothing parked waits to be tried."""
+        """When all that was on its way at the crash is through. While the rest of it waits behind a hold, it rests."""
         first = [one.key.id for one in reading.deliveries[:1]] + [one.key.id for one in reading.orphans[:1]]
         left = bool(first) and min(first) <= owned.careful_to
-        if (not left and not owned.holds.due(now, 1)) or careful.is_enough(len(owned.charged)):
-            owned.crashes = owned.careful_to = 0
-            owned.charged.clear()
+        enough = careful.is_enough(len(owned.charged))
+        if not enough and (left or owned.holds.due(now, 1)):
+            return
+        if not enough and careful.may_wait(owned.holds, owned.careful_to):
+            owned.resting = True
+            return
+        owned.crashes = owned.careful_to = 0
+        owned.charged.clear()
+
+    def _wake_care(self, now: float) -> None:
+        """What rested behind a hold is sent in groups as small as before."""
+        for owned in self._estate:
+            if owned.resting and owned.is_free and owned.holds.due(now, 1):
+                owned.resting = False
 
     # From the parked ----------------------------------------------------------------------------------------------
 
