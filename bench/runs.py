@@ -153,6 +153,7 @@ RUNS: tuple[Run, ...] = (
     Run("relays-postgres", "relays --database postgres", RELAYS),
     Run("relays-mysql", "relays --database mysql", RELAYS),
     Run("relays-mysql-kafka", "relays --database mysql --broker kafka", RELAYS),
+    Run("publish-rabbitmq", "publish --broker rabbitmq", (ratio(0.85),)),
     Run("outage-postgres", "outage --database postgres", OUTAGE),
     Run("history-postgres", "history --database postgres", HISTORY),
     Run("history-mysql", "history --database mysql", HISTORY),

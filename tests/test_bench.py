@@ -133,6 +133,7 @@ QUICK = {
     "memory": "--pending 500",
     "parked": "--events 300 --rounds 1",
     "outage": "--events 500 --seconds 0.5",
+    "publish": "--messages 300 --batch 100 --rounds 1",
     "steady": "--broker null --minutes 0.05 --rate 50",
     "hotkey": "--database sqlite --events 300 --batch 100 --rounds 1",
 }
