@@ -279,6 +279,20 @@ class HandlerEndedTransaction(PillarboxError):
     fix = "Leave commit and rollback to the consumer: the inbox mark and the handler's writes commit together."
 
 
+class UnknownEventType(PillarboxError):
+    """The consumer has no handler for the type of an event, and was told not to skip such events."""
+
+    code = "PB-048"
+    fix = "Register a handler for it, or let the consumer skip it: Consumer(unknown='skip')."
+
+
+class HandlerTimedOut(PillarboxError):
+    """A handler took longer than the consumer's ``handler_timeout``, and was interrupted."""
+
+    code = "PB-049"
+    fix = "The log has its stack. Give what it waits for a time-out of its own, or allow it more time."
+
+
 class DeadLetterNotFound(PillarboxError):
     """No dead letter has this event id."""
 

@@ -40,7 +40,7 @@ def assemble(
     board = Board(Desk(many, choices.ahead_bytes), stats, clock, stop, limit=choices.batch, many=many)
     alone = choices.workers == 1
     holds = source.holds if alone else lambda _: True  # a source is used by one thread only
-    performer = Performer(name, registrations, choices.retry, chance, holds, board.count, lambda: board.closed)
+    performer = Performer(name, registrations, choices, chance, holds, board.count, lambda: board.closed)
     workers: Workers
     if alone:
         workers = OwnThread(board, performer, database)

@@ -14,7 +14,7 @@ from .. import faultpoints
 from ..clock import Clock
 from ..ports import Incoming
 from .desk import Desk, Job
-from .plan import Finish, Gone, RetryLater, SetAside, Step, Untouched, WaitOut
+from .plan import Discard, Finish, Gone, RetryLater, SetAside, Step, Untouched, WaitOut
 from .stats import ConsumerStats
 from .stopping import StopFlag
 
@@ -226,7 +226,7 @@ class Board:
     def _settle(self, job: Job, step: Step) -> None:
         now = self._clock.monotonic()
         match step:
-            case Finish():
+            case Finish() | Discard():
                 self._finished.append(job.incoming)
                 self._desk.done(job)
             case RetryLater(seconds, attempts):

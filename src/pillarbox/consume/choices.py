@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ..errors import BadConsumer
 from ..policy.retry import RetryPolicy
 from .plan import DEFAULT_RETRY
+from .verdicts import NO_CLASSES, Policy, Verdict, check_policy, checked_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,9 @@ class Choices:
     batch: int = 1
     ahead: int = 100
     ahead_bytes: int = 64 * 1024 * 1024
+    on_error: Mapping[type[Exception], Verdict] = field(default_factory=lambda: NO_CLASSES)
+    foreign: Policy = "set aside"
+    unknown: Policy = "skip"
 
     def __post_init__(self) -> None:
         if self.drain <= 0:
@@ -26,6 +31,10 @@ class Choices:
         for name in ("workers", "batch", "ahead", "ahead_bytes"):
             if getattr(self, name) < 1:
                 raise BadConsumer(f"{name} must be at least 1, got {getattr(self, name)}.", fix="Correct it.")
+
+        object.__setattr__(self, "on_error", checked_classes(self.on_error))
+        check_policy("foreign", self.foreign)
+        check_policy("unknown", self.unknown)
 
     @property
     def in_hand(self) -> int:

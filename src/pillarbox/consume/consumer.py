@@ -29,6 +29,7 @@ from .signature import Kind
 from .sources import Broker, check_scheme, make_source
 from .stats import ConsumerStats
 from .stopping import StopFlag
+from .verdicts import NO_CLASSES, Policy, Verdict
 
 H = TypeVar("H", bound=Callable[..., object])
 
@@ -46,7 +47,11 @@ class Consumer:
     queues. Nothing is connected, and no broker client imported, before it runs.
 
     ``retry`` says how often a failing handler is tried before the event is set aside in ``<source>.<name>.dead``. While
-    it waits, the events of the same source and key wait, so that their order is kept; the others go on.
+    it waits, the events of the same source and key wait, so that their order is kept; the others go on. ``on_error``
+    maps exception classes to ``"retry"``, ``"give up"`` (set aside at once) or ``"drop"``; the most specific counts.
+
+    ``foreign`` says what becomes of messages that are no events (no id, no type, another content type, no JSON):
+    ``"set aside"``, ``"skip"`` or ``"raise"``; ``unknown`` the same of events without handler.
 
     ``workers`` is how many handlers run at the same time, each in a thread and with a connection of its own; events of
     one key still one after the other. ``batch`` is the most events that share a transaction. ``ahead`` and
@@ -73,6 +78,9 @@ class Consumer:
         batch: int = 1,
         ahead: int = 100,
         ahead_bytes: int = 64 * 1024 * 1024,
+        on_error: Mapping[type[Exception], Verdict] = NO_CLASSES,
+        foreign: Policy = "set aside",
+        unknown: Policy = "skip",
         options: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
@@ -82,7 +90,7 @@ class Consumer:
         self.stats = ConsumerStats()
         if isinstance(broker, str):
             check_scheme(broker)
-        self._choices = Choices(retry, drain, workers, batch, ahead, ahead_bytes)
+        self._choices = Choices(retry, drain, workers, batch, ahead, ahead_bytes, on_error, foreign, unknown)
         self._database = database
         self._broker = broker
         self._options = dict(options or {})

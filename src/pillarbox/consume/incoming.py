@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final, NamedTuple
 
 from ..errors import CannotDecode
 from ..event.message import Message, from_wire
 from ..ports import Incoming
 from .attempt import Call
+from .handlers import is_json
 from .registrations import Registrations
 
 MAX_EVENT_ID: Final = 100
 """Characters of an event id that the inbox can hold."""
+
+
+class ForeignMessage(CannotDecode):
+    """No event: without id or type, of another content type, or no JSON where JSON was said."""
 
 
 class Prepared(NamedTuple):
@@ -40,14 +46,37 @@ class Unhandled(NamedTuple):
 
 
 def prepare(incoming: Incoming, registrations: Registrations) -> Prepared | Unhandled:
-    """Identify and decode; raises CannotDecode (PB-016) for what no retry can mend."""
-    message = from_wire(incoming.headers, incoming.body, source=incoming.source, key=incoming.key)
-    _check_id(message)
+    """Identify and decode; raises CannotDecode (PB-016) for what no retry can mend, ForeignMessage for no event."""
+    try:
+        message = from_wire(incoming.headers, incoming.body, source=incoming.source, key=incoming.key)
+        _check_id(message)
+    except CannotDecode as error:
+        raise _foreign(error) from error
     handlers = registrations.of(message.event_type)
     if not handlers:
         return Unhandled(message.event_id, message.event_type)
-    calls = tuple((handler, handler.prepare(message, redelivered=incoming.redelivered)) for handler in handlers)
+    try:
+        calls = tuple((handler, handler.prepare(message, redelivered=incoming.redelivered)) for handler in handlers)
+    except CannotDecode as error:
+        if _is_other_format(message):
+            raise _foreign(error) from error
+        raise
     return Prepared(message.event_id, message.event_type, incoming.source, calls, incoming.key)
+
+
+def _is_other_format(message: Message) -> bool:
+    """No JSON; an event whose JSON does not fit the declared type is ours, and a mistake."""
+    if not is_json(message.content_type):
+        return True
+    try:
+        json.loads(message.payload)
+    except ValueError:
+        return True
+    return False
+
+
+def _foreign(error: CannotDecode) -> ForeignMessage:
+    return ForeignMessage(error.message, fix=error.how_to_fix)
 
 
 def _check_id(message: Message) -> None:

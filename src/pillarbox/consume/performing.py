@@ -7,18 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .. import faultpoints
-from ..errors import CannotDecode
-from ..policy.retry import RetryPolicy
+from ..errors import CannotDecode, PillarboxError, UnknownEventType
 from ..ports import Incoming
 from . import plan
 from .attempt import Applied, DatabaseAway, Duplicate, Failed, Result, attempt
 from .batch import attempt_batch
 from .board import Settled
+from .choices import Choices
 from .database import InboxDatabase
 from .desk import Job
-from .incoming import Prepared, Unhandled, prepare
-from .plan import Finish, Gone, RetryLater, SetAside, Step, Untouched, WaitOut, after_failure, reason_of
+from .incoming import ForeignMessage, Prepared, Unhandled, prepare
+from .plan import Discard, Finish, Gone, RetryLater, SetAside, Step, Untouched, WaitOut, after_failure, reason_of
 from .registrations import Registrations
+from .verdicts import Policy, verdict_on
 
 Todo = tuple[Job, Prepared]
 
@@ -35,7 +36,7 @@ class Performer:
 
     name: str
     registrations: Registrations
-    retry: RetryPolicy
+    choices: Choices
     chance: Callable[[], float]
     holds: Callable[[Incoming], bool]
     count: Callable[[str, int], None]
@@ -59,13 +60,28 @@ class Performer:
             return Gone()
         try:
             event = prepare(job.incoming, self.registrations)
+        except ForeignMessage as error:
+            return self._unwanted(job, self.choices.foreign, "skipped", error)
         except CannotDecode as error:
             return SetAside(reason_of(error), job.failures + 1)
         if isinstance(event, Unhandled):
-            self.registrations.note_unhandled(event.event_type, self.name)
-            self.count("unhandled", 1)
-            return Finish()
+            self.registrations.note_unhandled(event.event_type, self.name, self.choices.unknown)
+            unknown = UnknownEventType(f"The consumer {self.name!r} has no handler for {event.event_type!r}.")
+            return self._unwanted(job, self.choices.unknown, "unhandled", unknown)
         return event
+
+    def _unwanted(self, job: Job, policy: Policy, counter: str, error: PillarboxError) -> Step:
+        """A message that no handler is for."""
+        match policy:
+            case "raise":
+                raise error
+            case "set aside":
+                return SetAside(reason_of(error), job.failures + 1)
+            case "skip":
+                self.count(counter, 1)
+                if counter == "skipped":
+                    _log.warning("consumer %s: skipped a message of %r: %s", self.name, job.incoming.source, error)
+                return Finish()
 
     def _one_by_one(self, events: Sequence[Todo], database: InboxDatabase) -> list[Settled]:
         """In order; what is behind an event of its key that is not finished stays untouched."""
@@ -78,7 +94,7 @@ class Performer:
                 continue
             step = self._judge(job, event, attempt(database, self.name, event.event_id, event.calls))
             steps.append((job, step))
-            if not isinstance(step, Finish):
+            if not isinstance(step, Finish | Discard):
                 nobody = isinstance(step, WaitOut) and step.everybody
                 job.alone = not nobody
                 stuck.add(id(job.lane))
@@ -127,11 +143,16 @@ class Performer:
         self.outages += 1
         return WaitOut(plan.OUTAGE_RETRY.delay(self.outages, self.chance()), everybody=True)
 
-    def _failed(self, job: Job, event: Prepared, error: Exception, *, final: bool) -> RetryLater | SetAside:
-        step = after_failure(error, job.failures + 1, self.retry, self.chance(), final=final)
-        if isinstance(step, SetAside):
-            _log.error("consumer %s: %s failed %d times", self.name, event, step.attempts, exc_info=error)
-        else:
-            text = "consumer %s: %s failed (attempt %d), again in %.1f s"
-            _log.warning(text, self.name, event, step.attempts, step.seconds, exc_info=error)
+    def _failed(self, job: Job, event: Prepared, error: Exception, *, final: bool) -> Step:
+        verdict = verdict_on(error, self.choices.on_error)
+        step = after_failure(error, job.failures + 1, self.choices.retry, self.chance(), verdict=verdict, final=final)
+        match step:
+            case SetAside():
+                _log.error("consumer %s: %s failed %d times", self.name, event, step.attempts, exc_info=error)
+            case Discard():
+                self.count("discarded", 1)
+                _log.warning("consumer %s: %s is dropped: %s", self.name, event, step.reason)
+            case RetryLater():
+                text = "consumer %s: %s failed (attempt %d), again in %.1f s"
+                _log.warning(text, self.name, event, step.attempts, step.seconds, exc_info=error)
         return step

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ..policy.retry import RetryPolicy
+from .verdicts import Verdict
 
 MAX_REASON: Final = 2_000
 """Characters of a dead letter's reason: it travels as a header."""
@@ -45,6 +46,12 @@ class SetAside(NamedTuple):
     attempts: int
 
 
+class Discard(NamedTuple):
+    """Acknowledge it as if it had not been there: its error is of a class that the user wants dropped."""
+
+    reason: str
+
+
 class Untouched(NamedTuple):
     """Nothing was tried: it stays where it is."""
 
@@ -53,14 +60,22 @@ class Gone(NamedTuple):
     """The broker took it back: it is not acknowledged, and comes again."""
 
 
-Step = Finish | RetryLater | WaitOut | SetAside | Untouched | Gone
+Step = Finish | RetryLater | WaitOut | SetAside | Discard | Untouched | Gone
 
 
 def after_failure(
-    error: BaseException, attempts: int, policy: RetryPolicy, chance: float, *, final: bool = False
-) -> RetryLater | SetAside:
+    error: BaseException,
+    attempts: int,
+    policy: RetryPolicy,
+    chance: float,
+    *,
+    verdict: Verdict = "retry",
+    final: bool = False,
+) -> RetryLater | SetAside | Discard:
     """Decide on a failed attempt, the ``attempts``-th (from 1); ``final`` ones must not be repeated."""
-    if final or policy.exhausted(attempts):
+    if verdict == "drop" and not final:
+        return Discard(reason_of(error))
+    if final or verdict == "give up" or policy.exhausted(attempts):
         return SetAside(reason_of(error), attempts)
     return RetryLater(policy.delay(attempts, chance), attempts)
 

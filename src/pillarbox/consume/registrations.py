@@ -27,11 +27,12 @@ class Registrations:
         """The handlers of a type, in order; none for a type that nobody registered."""
         return self._by_type.get(event_type, ())
 
-    def note_unhandled(self, event_type: str, consumer: str) -> None:
-        """Log, once per type, that events of it are acknowledged without an effect."""
+    def note_unhandled(self, event_type: str, consumer: str, policy: str = "skip") -> None:
+        """Log, once per type, what becomes of events of it."""
         if event_type not in self._told and len(self._told) < MAX_NAMES_REMEMBERED:
             self._told.add(event_type)
-            _log.info("consumer %s has no handler for %r: such events are acknowledged", consumer, event_type)
+            fate = "acknowledged" if policy == "skip" else "set aside"
+            _log.info("consumer %s has no handler for %r: such events are %s", consumer, event_type, fate)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_type)
