@@ -73,8 +73,11 @@ class Duties:
         return signs.ready or signs.due or self.anything_due(now)
 
     def is_done(self, now: float) -> bool:
-        """True when nothing that is owned can go now."""
-        return bool(self._estate) and not self._store.signs(self.spans()).ready and not self.anything_due(now)
+        """True when nothing that is owned can go now; of a relay that owns nothing, when nothing at all can."""
+        if self._estate:
+            return not self._store.signs(self.spans()).ready and not self.anything_due(now)
+        everything = self._store.signs([Span(one.partition_no, 0) for one in self._store.fleet().partitions])
+        return not (everything.ready or everything.due or everything.drain)
 
     def anything_due(self, now: float) -> bool:
         """True when a hold is due for another try, or drains."""
