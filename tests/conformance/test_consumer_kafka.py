@@ -70,7 +70,7 @@ class Kafka:
         own = [
             name
             for name in self.admin.list_topics(timeout=10).topics
-            if name.endswith(".dead") and any(name.startswith(f"{source}.") for source in self.sources)
+            if name.endswith((".dead", ".retry")) and any(name.startswith(f"{source}.") for source in self.sources)
         ]
         if own:
             for deleted in self.admin.delete_topics(own, operation_timeout=20).values():

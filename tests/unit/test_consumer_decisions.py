@@ -13,7 +13,7 @@ from pillarbox.consume.incoming import Prepared, Unhandled, prepare
 from pillarbox.consume.kafka.partitions import Partitions
 from pillarbox.consume.kafka.source import readable_headers
 from pillarbox.consume.plan import MAX_REASON, RetryLater, SetAside, after_failure, reason_of
-from pillarbox.consume.rabbitmq.delivery import MAX_PROPERTIES, dead_properties, text_headers
+from pillarbox.consume.rabbitmq.delivery import MAX_PROPERTIES, copy_properties, text_headers
 from pillarbox.consume.registrations import Registrations
 from pillarbox.errors import CannotDecode
 from pillarbox.policy.retry import RetryPolicy
@@ -106,9 +106,9 @@ def test_an_amqp_header_whose_name_is_no_text_stops_nobody() -> None:
 def test_a_dead_letter_leaves_out_the_largest_headers_rather_than_burst_the_frame() -> None:
     added = [("deadLetterReason", "r" * 2_000)]
     small = BasicProperties(headers={"a": "1"}, message_id="m")
-    assert dead_properties(small, added).headers == {"a": "1", "deadLetterReason": "r" * 2_000}
+    assert copy_properties(small, added).headers == {"a": "1", "deadLetterReason": "r" * 2_000}
     large = BasicProperties(headers={"a": "1", "big": "x" * 130_800, "b": "2"}, message_id="m", expiration="60000")
-    copied = dead_properties(large, added)
+    copied = copy_properties(large, added)
     assert copied.headers == {"a": "1", "b": "2", "deadLetterReason": "r" * 2_000, "deadLetterLeftOut": "big"}
     assert sum(map(len, copied.encode())) <= MAX_PROPERTIES
     assert large.headers["big"] == "x" * 130_800

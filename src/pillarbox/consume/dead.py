@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -15,6 +16,15 @@ POSITION: Final = "deadLetterPosition"
 AT: Final = "deadLetterAt"
 LEFT_OUT: Final = "deadLetterLeftOut"
 """Names of original headers for which there was no room beside the others."""
+
+
+REPLAYED: Final = "deadLetterReplayed"
+"""In a topic of dead letters: this record says that the letter at that position went back to its consumer."""
+REPLAYED_BY: Final = "deadLetterReplayedBy"
+REPLAYED_AT: Final = "deadLetterReplayedAt"
+REPLAY_REASON: Final = "deadLetterReplayReason"
+
+ADDED: Final = frozenset({REASON, ATTEMPTS, CONSUMER, SOURCE, POSITION, AT, LEFT_OUT})
 
 
 def dead_name(source: str, consumer: str) -> str:
@@ -34,3 +44,8 @@ def dead_headers(
         (POSITION, position),
         (AT, as_utc_text(at)),
     ]
+
+
+def without_dead_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that the message had before it was given up."""
+    return {name: value for name, value in headers.items() if name not in ADDED}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -63,15 +63,17 @@ class Partitions:
             and position.offset in position.holding.unfinished
         )
 
-    def finish(self, positions: Sequence[Position]) -> dict[Place, int]:
-        """These are done. Returns the offsets to commit for the partitions that are still held."""
-        moved: dict[Place, int] = {}
+    def finish(self, positions: Iterable[Position]) -> dict[Place, int]:
+        """These are done, in any order. Returns the offsets to commit for the partitions that are still held.
+
+        Only what is finished without a gap counts: an unfinished message holds its partition's offset back.
+        """
+        touched: dict[Place, Holding] = {}
         for position in positions:
-            holding = position.holding
-            holding.unfinished.pop(position.offset, None)
-            if self._held.get(holding.place) is holding:
-                moved[holding.place] = holding.position
-        return moved
+            position.holding.unfinished.pop(position.offset, None)
+            if self._held.get(position.holding.place) is position.holding:
+                touched[position.holding.place] = position.holding
+        return {place: holding.position for place, holding in touched.items()}
 
     @property
     def held(self) -> list[Place]:

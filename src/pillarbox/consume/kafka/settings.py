@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
-
-from confluent_kafka import KafkaError
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from ...errors import BadUrl
 from ...publish.kafka.url import KafkaUrl, parse_kafka_url
@@ -17,10 +15,10 @@ _DEFAULTS: Final[Mapping[str, Setting]] = {
     "partition.assignment.strategy": "cooperative-sticky",  # a rebalance stops only what moves
     "session.timeout.ms": 10_000,  # a killed consumer's partitions go on elsewhere after this
     "heartbeat.interval.ms": 1_000,  # also how soon a member hears of a rebalance
-    # Enough to be fast; a pause (the wait for a retry) throws away what was fetched ahead.
-    "queued.min.messages": 2_000,
-    "queued.max.messages.kbytes": 16_384,
+    "topic.metadata.refresh.interval.ms": 30_000,  # how soon a topic that came back is read again
 }
+STATIC_SESSION_MS: Final = 45_000
+"""A static member that restarts within this time finds its partitions where it left them."""
 _PRODUCERS_ONLY: Final = frozenset(
     {"acks", "enable.idempotence", "partitioner", "linger.ms", "request.timeout.ms", "message.timeout.ms"}
 )
@@ -40,8 +38,23 @@ def read_url(url: str, config: Mapping[str, Setting], *, deadline: float) -> Kaf
     return KafkaUrl(settings, parsed.shown)
 
 
-def consumer_config(url: KafkaUrl, group: str, on_error: Callable[[KafkaError], None]) -> dict[str, Any]:
+class Fetching(NamedTuple):
+    """How a member fetches. ``prefetch`` messages and ``prefetch_bytes`` wait in the client at most, beyond those that
+    were handed out. ``instance_id`` makes it a static member: a restart is no rebalance."""
+
+    prefetch: int = 2_000
+    prefetch_bytes: int = 16 * 1024 * 1024
+    instance_id: str | None = None
+
+
+def consumer_config(url: KafkaUrl, group: str, fetching: Fetching, callbacks: Mapping[str, Any]) -> dict[str, Any]:
     """The consuming client's configuration."""
     given = {name: value for name, value in url.config.items() if name not in _PRODUCERS_ONLY}
-    fixed = {"group.id": group, "enable.auto.commit": False, "enable.auto.offset.store": False, "error_cb": on_error}
-    return {**_DEFAULTS, **given, **fixed}
+    own: dict[str, Any] = {
+        "queued.min.messages": fetching.prefetch,
+        "queued.max.messages.kbytes": max(1, fetching.prefetch_bytes // 1024),
+    }
+    if fetching.instance_id is not None:
+        own |= {"group.instance.id": fetching.instance_id, "session.timeout.ms": STATIC_SESSION_MS}
+    fixed = {"group.id": group, "enable.auto.commit": False, "enable.auto.offset.store": False, **callbacks}
+    return {**_DEFAULTS, **own, **given, **fixed}

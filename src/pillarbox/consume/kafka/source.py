@@ -7,54 +7,84 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from confluent_kafka import Consumer as Client
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from ...errors import AccessRefused, BadUrl, BrokerUnavailable, SourceMissing
+from ...errors import AccessRefused, BadConsumer, BadUrl, BrokerUnavailable, SourceMissing
 from ...ports import Incoming
 from ...publish.kafka.client import Client as ProducerClient
 from ...publish.kafka.url import KafkaUrl
 from ..dead import dead_headers, dead_name
-from .deadtopics import DeadTopics, Headers
+from ..retries import HEADERS, read_retry_headers, retry_headers, retry_name
+from ..waiting import WaitingRoom
+from .commits import Commits
 from .partitions import Partitions, Place, Position
-from .settings import Setting, consumer_config, read_url
+from .purging import Purging
+from .records import Headers, readable_headers, text_headers, text_key
+from .settings import Fetching, Setting, consumer_config, read_url
+from .sidetopics import SideTopics
 
 _log = logging.getLogger("pillarbox.consume.kafka")
 
 CLOSE_SECONDS: Final = 5.0
+REVOKE_SECONDS: Final = 3.0
+"""How long a rebalance may be held up by the last offsets."""
+LOOKS: Final = 2
+LOOK_AGAIN_SECONDS: Final = 1.0
+STASH: Final = 1_000
+STASH_BYTES: Final = 16 * 1024 * 1024
+"""What may come while nothing is asked for. Then fetching is paused, which throws away what was fetched ahead."""
 _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
 
-class Record(tuple[Position, Message]):
-    """The position and the message as the client gave it, for the dead-letter copy."""
+class Record(NamedTuple):
+    """Where a message stands, and the message as the client gave it, for copies."""
 
-    __slots__ = ()
+    position: Position
+    message: Message
+    original: str
+    """Where it stood at first, as partition/offset."""
 
 
 class KafkaSource:
-    """Topics at ``kafka://host:port,host:port?option=value``. They must exist; dead-letter topics are created.
+    """Topics at ``kafka://host:port,host:port?option=value``. They must exist; the consumer's own topics for dead
+    letters and retries are created.
 
-    ``config`` are further librdkafka settings, e.g. ``{"session.timeout.ms": 30000}``. A handler may take up to
-    ``max.poll.interval.ms`` (5 minutes); after that the group gives its partitions away, and the event comes again.
+    ``prefetch`` messages and ``prefetch_bytes`` wait in the client. ``instance_id``, different in each process, makes
+    static members: a restart within 45 s (``session.timeout.ms``) moves no partition, but one that stays away holds its
+    partitions up for so long. ``config`` are further librdkafka settings, e.g. ``{"session.timeout.ms": 30000}``. A
+    member that does not poll for ``max.poll.interval.ms`` (5 minutes) loses its partitions, and the events come again.
     ``deadline`` (seconds) bounds each wait for the cluster.
     """
 
-    def __init__(self, url: KafkaUrl, consumer: str, sources: Sequence[str], *, deadline: float) -> None:
+    def __init__(
+        self, url: KafkaUrl, consumer: str, sources: Sequence[str], *, deadline: float, fetching: Fetching
+    ) -> None:
+        if fetching.prefetch < 1 or fetching.prefetch_bytes < 1:
+            raise BadConsumer("prefetch and prefetch_bytes are at least 1.", fix="Correct the consumer's options.")
         self._url = url
         self._consumer = consumer
         self._sources = tuple(sources)
+        self._retries = {retry_name(source, consumer): source for source in sources}
         self._deadline = deadline
+        self._fetching = fetching
         self._producers = ProducerClient(url)
-        self._dead = DeadTopics(self._producers, deadline=deadline)
+        self._side = SideTopics(self._producers, deadline=deadline)
         self._partitions = Partitions()
-        self._fetched: deque[Message] = deque()  # came while nothing was asked for
+        self._commits = Commits(consumer, self._confirmed, time.monotonic)
+        self._purging = Purging(self._producers.admin, time.monotonic)
+        self._stash: deque[Message] = deque()  # came while nothing was asked for
+        self._stash_bytes = 0
+        self._room = WaitingRoom()
         self._paused: set[Place] = set()
-        self._uncommitted: dict[Place, int] = {}
         self._client: Client | None = None
         self._told: set[int] = set()
+        self._looks = LOOKS
+        self._looked_at = 0.0
 
     @classmethod
     def from_url(
@@ -65,9 +95,11 @@ class KafkaSource:
         *,
         deadline: float = 10.0,
         config: Mapping[str, Setting] | None = None,
+        **fetching: Any,
     ) -> KafkaSource:
         """Make one from a URL; see :func:`pillarbox.publish.kafka.url.parse_kafka_url`."""
-        return cls(read_url(url, config or {}, deadline=deadline), consumer, sources, deadline=deadline)
+        settings = read_url(url, config or {}, deadline=deadline)
+        return cls(settings, consumer, sources, deadline=deadline, fetching=Fetching(**fetching))
 
     def open(self) -> None:
         """Check the topics and subscribe. Raises SourceMissing (PB-042), BrokerUnavailable (PB-005), AccessRefused
@@ -78,21 +110,29 @@ class KafkaSource:
         for name in self._sources:
             if name not in there:
                 raise SourceMissing(f"Kafka at {self._url.shown} has no topic {name!r}.")
-        self._dead.create([dead for dead in map(self._dead_name, self._sources) if dead not in there])
+        own = [*map(self._dead_name, self._sources), *self._retries]
+        self._side.create([name for name in own if name not in there])
         client.subscribe(
-            list(self._sources), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+            [*self._sources, *self._retries],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
         )
 
     def poll(self, timeout: float, limit: int) -> list[Incoming]:
         """The next messages; also where the group's rebalances are taken part in."""
+        self._commits.send(self._open_client)
+        self._purging.run()
+        self._look()
         if limit == 0:
             self._serve(timeout)
             return []
-        self._resume()
-        self._commit_again()
-        found = self._take(limit)
+        now = time.time()
+        found = self._room.take(now, limit)
+        found += self._take(limit - len(found))
+        self._adjust_pauses()
         if not found:
-            message = self._open_client.poll(timeout)
+            message = self._open_client.poll(self._room.next_in(now, timeout))
             # Before the next call, which may take part in a rebalance.
             found = [] if message is None else self._incoming([message])
         if found and len(found) < limit:
@@ -101,90 +141,103 @@ class KafkaSource:
 
     def holds(self, incoming: Incoming) -> bool:
         """False once the partition was revoked: the message comes again at its new owner."""
-        return self._partitions.holds(_record(incoming)[0])
+        return self._partitions.holds(_record(incoming).position)
 
     def acknowledge(self, done: Sequence[Incoming]) -> None:
-        """Commit how far the partitions that are still held are finished, and wait for the group's answer."""
-        self._uncommitted |= self._partitions.finish([_record(incoming)[0] for incoming in done])
-        self._commit()
+        """Commit how far the partitions that are still held are finished; the group's answer comes with a later poll.
+
+        What it refuses is sent again, and what is left when the source closes is waited for.
+        """
+        self._commits.note(self._partitions.finish(_record(incoming).position for incoming in done))
+        self._commits.send(self._open_client)
 
     def set_aside(self, incoming: Incoming, reason: str, attempts: int) -> None:
         """Copy the record, byte for byte and with its headers, to the dead-letter topic and wait for the report."""
-        position, message = _record(incoming)
         added = dead_headers(
             source=incoming.source,
             consumer=self._consumer,
-            position=f"{position.holding.place[1]}/{position.offset}",
+            position=_record(incoming).original,
             reason=reason,
             attempts=attempts,
             at=datetime.now(UTC),
         )
-        names = {name for name, _ in added}
-        headers = [(name, value) for name, value in readable_headers(message) if name not in names]
-        self._dead.put(self._dead_name(incoming.source), message.key(), message.value(), [*headers, *added])
+        self._copy(self._dead_name(incoming.source), incoming, added)
+
+    def put_back(self, incoming: Incoming, seconds: float, reason: str, attempts: int) -> None:
+        """Copy the record to the consumer's retry topic, likewise."""
+        original = _record(incoming).original
+        now = datetime.now(UTC)
+        added = retry_headers(seconds=seconds, now=now, position=original, reason=reason, attempts=attempts)
+        self._copy(retry_name(incoming.source, self._consumer), incoming, added)
+
+    def _copy(self, topic: str, incoming: Incoming, added: list[tuple[str, str]]) -> None:
+        record = _record(incoming)
+        ours = {name for name, _ in added}
+        if record.position.holding.place[0] in self._retries:
+            ours |= HEADERS
+        headers: Headers = [(name, value) for name, value in readable_headers(record.message) if name not in ours]
+        self._side.put(topic, record.message.key(), record.message.value(), [*headers, *added])
 
     def close(self) -> None:
         """Leave the group; unfinished messages come again elsewhere."""
         client, self._client = self._client, None
         if client is not None:
             # On a thread of its own: with frozen brokers the client would wait for its farewell.
-            leaving = threading.Thread(target=client.close, name=f"pillarbox-kafka-leave-{self._consumer}", daemon=True)
+            leaving = threading.Thread(
+                target=self._leave, args=(client,), name=f"pillarbox-kafka-leave-{self._consumer}", daemon=True
+            )
             leaving.start()
             leaving.join(CLOSE_SECONDS)
         self._producers.close()
 
-    # Committing -----------------------------------------------------------------------------------------------------
+    def _leave(self, client: Client) -> None:
+        self._commits.farewell(client)
+        client.close()
 
-    def _commit(self) -> None:
-        held = set(self._partitions.held)
-        self._uncommitted = {place: offset for place, offset in self._uncommitted.items() if place in held}
-        if not self._uncommitted:
-            return
-        offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in self._uncommitted.items()]
-        try:
-            answers = self._open_client.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            raise BrokerUnavailable(f"The offsets were not committed: {error.args[0].str()}.") from error
-        for answer in answers or ():
-            if answer.error is not None:
-                raise BrokerUnavailable(f"The offset of {answer.topic} was not committed: {answer.error.str()}.")
-        self._uncommitted.clear()
-
-    def _commit_again(self) -> None:
-        """What could not be committed, e.g. in the middle of a rebalance, goes with the next poll."""
-        try:
-            self._commit()
-        except BrokerUnavailable as error:
-            _log.warning("consumer %s: %s", self._consumer, error)
+    def _look(self) -> None:
+        """Until the client has seen all topics twice in a row: one that was made just now is not known to every broker
+        yet, and the client by itself looks again much later."""
+        now = time.monotonic()
+        if self._looks and now - self._looked_at >= LOOK_AGAIN_SECONDS:
+            self._looked_at = now
+            with suppress(KafkaException):  # no broker answers; the client says so by itself
+                seen = self._open_client.list_topics(timeout=LOOK_AGAIN_SECONDS).topics
+                self._looks = self._looks - 1 if seen.keys() >= {*self._sources, *self._retries} else LOOKS
 
     # Waiting --------------------------------------------------------------------------------------------------------
 
     def _serve(self, timeout: float) -> None:
-        """Stay in the group without taking messages."""
-        if timeout > 0:
-            self._pause()
+        """Stay in the group without handing out messages; those that come are kept for later, up to a bound."""
         until = time.monotonic() + timeout
         while True:
+            self._adjust_pauses()
             message = self._open_client.poll(max(0.0, until - time.monotonic()))
-            if message is not None:  # of a partition that was assigned just now
-                self._fetched.append(message)
-                self._pause()
+            if message is not None:
+                self._stash.append(message)
+                self._stash_bytes += _size(message)
             if time.monotonic() >= until:
                 return
 
-    def _pause(self) -> None:
-        self._open_client.pause(_topic_partitions(set(self._partitions.held) - self._paused))
-        self._paused = set(self._partitions.held)
-
-    def _resume(self) -> None:
-        if self._paused:
-            self._open_client.resume(_topic_partitions(self._paused))
-            self._paused = set()
+    def _adjust_pauses(self) -> None:
+        """Fetch no more than there is room for."""
+        held = self._partitions.held
+        if len(self._stash) >= STASH or self._stash_bytes >= STASH_BYTES:
+            wanted = set(held)
+        elif self._room.full:
+            wanted = {place for place in held if place[0] in self._retries}
+        else:
+            wanted = set()
+        if wanted != self._paused:
+            self._open_client.pause(_topic_partitions(wanted - self._paused))
+            self._open_client.resume(_topic_partitions(self._paused - wanted))
+            self._paused = wanted
 
     # What comes -----------------------------------------------------------------------------------------------------
 
     def _take(self, limit: int) -> list[Incoming]:
-        return self._incoming([self._fetched.popleft() for _ in range(min(limit, len(self._fetched)))])
+        taken = [self._stash.popleft() for _ in range(min(limit, len(self._stash)))]
+        self._stash_bytes -= sum(map(_size, taken))
+        return self._incoming(taken)
 
     def _incoming(self, messages: Iterable[Message]) -> list[Incoming]:
         return [incoming for incoming in map(self._one, messages) if incoming is not None]
@@ -192,33 +245,68 @@ class KafkaSource:
     def _one(self, message: Message) -> Incoming | None:
         error = message.error()
         if error is not None:
+            if error.code() in _MISSING:
+                self._looks = LOOKS
+                if message.topic() in self._retries:
+                    return None  # made just now, and not known to every broker yet
             self._on_error(error)
             return None
-        topic, offset = cast("str", message.topic()), cast("int", message.offset())
-        position = self._partitions.hand_out(_place(message), offset)
+        (topic, number), offset = _place(message), cast("int", message.offset())
+        position = self._partitions.hand_out((topic, number), offset)
         if position is None:
             return None
         self._told.clear()
-        key = message.key()
-        return Incoming(
-            topic,
-            {name: _text(value) for name, value in readable_headers(message) if value is not None},
-            message.value() or b"",
-            None if key is None else _text(key),
-            Record((position, message)),
-            redelivered=False,
+        headers, here = text_headers(message), f"{number}/{offset}"
+        incoming = Incoming(topic, headers, message.value() or b"", text_key(message), None, redelivered=False)
+        if topic not in self._retries:
+            return incoming._replace(position=Record(position, message, here))
+        return self._again(incoming, Record(position, message, here))
+
+    def _again(self, incoming: Incoming, record: Record) -> Incoming | None:
+        """From the retry topic: as it was at first, now or when it is due."""
+        waited = read_retry_headers(incoming.headers)
+        original = incoming._replace(
+            source=self._retries[incoming.source],
+            headers={name: value for name, value in incoming.headers.items() if name not in HEADERS},
+            position=record._replace(original=waited.position or record.original),
+            attempts=waited.attempts,
         )
+        if waited.due <= time.time():
+            return original
+        self._room.add(original, waited.due)
+        return None
+
+    # What the group says --------------------------------------------------------------------------------------------
 
     def _on_assign(self, _client: Client, partitions: list[TopicPartition]) -> None:
-        self._partitions.assigned([(p.topic, p.partition) for p in partitions])
+        self._partitions.assigned(_places(partitions))
+        if partitions:
+            _log.info("consumer %s: the group gave it %s", self._consumer, _listed(partitions))
 
-    def _on_revoke(self, _client: Client, partitions: list[TopicPartition]) -> None:
-        gone = {(p.topic, p.partition) for p in partitions}
+    def _on_revoke(self, client: Client, partitions: list[TopicPartition]) -> None:
+        self._commits.revoked(client, _places(partitions), REVOKE_SECONDS)
+        self._forget(partitions, "took back")
+
+    def _on_lost(self, _client: Client, partitions: list[TopicPartition]) -> None:
+        self._commits.lost(_places(partitions))
+        self._forget(partitions, "has given away")
+
+    def _forget(self, partitions: list[TopicPartition], what: str) -> None:
+        gone = set(_places(partitions))
         lost = self._partitions.revoked(gone)
         self._paused -= gone
-        self._fetched = deque(message for message in self._fetched if _place(message) not in gone)
-        if lost:
-            _log.info("consumer %s: %d messages in hand went to another member", self._consumer, lost)
+        self._stash = deque(message for message in self._stash if _place(message) not in gone)
+        self._stash_bytes = sum(map(_size, self._stash))
+        self._room.forget(lambda incoming: not self.holds(incoming))
+        if partitions:
+            text = "consumer %s: the group %s %s; %d messages in hand come again there"
+            _log.info(text, self._consumer, what, _listed(partitions), lost)
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        self._commits.answered(error, partitions)
+
+    def _confirmed(self, offsets: Mapping[Place, int]) -> None:
+        self._purging.note({place: offset for place, offset in offsets.items() if place[0] in self._retries})
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -237,7 +325,8 @@ class KafkaSource:
 
     def _make_client(self) -> Client:
         try:
-            return Client(consumer_config(self._url, self._consumer, self._on_error), logger=_log)
+            callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
+            return Client(consumer_config(self._url, self._consumer, self._fetching, callbacks), logger=_log)
         except KafkaException as error:
             raise BadUrl(
                 f"{self._url.shown}: {error.args[0].str()}.", fix="Correct the option; options are those of librdkafka."
@@ -268,17 +357,16 @@ def _place(message: Message) -> Place:
     return cast("str", message.topic()), cast("int", message.partition())
 
 
-def readable_headers(message: Message) -> Headers:
-    """The record's headers; none when the client cannot read them."""
-    try:
-        return cast("Headers", message.headers() or [])
-    except (SystemError, UnicodeDecodeError):
-        # The client's way to say that a header's name is no UTF-8. The others cannot be had without it.
-        return []
+def _size(message: Message) -> int:
+    return len(message.value() or b"")
 
 
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+def _places(partitions: Iterable[TopicPartition]) -> list[Place]:
+    return [(partition.topic, partition.partition) for partition in partitions]
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(f"{partition.topic}/{partition.partition}" for partition in partitions)
 
 
 def _topic_partitions(places: Iterable[Place]) -> list[TopicPartition]:

@@ -1,4 +1,4 @@
-"""A delivery, and what becomes of its headers on the way in and into the dead-letter queue."""
+"""A delivery, and what becomes of its headers on the way in and into a queue beside."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from pika import BasicProperties
 
 from ..dead import LEFT_OUT
+from ..retries import REASON
 
 _PERSISTENT = 2
 
@@ -27,7 +28,26 @@ class Delivery(NamedTuple):
     tag: int
     exchange: str
     routing_key: str
-    properties: BasicProperties
+    properties: BasicProperties  # without what a retry queue added
+    before: str = ""  # where it stood at first, of one that comes from a retry queue
+
+    @property
+    def original(self) -> str:
+        """Where it stood at first, as exchange/routing key."""
+        return self.before or f"{self.exchange}/{self.routing_key}"
+
+
+def without_deaths(headers: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The headers without the broker's own notes about queues that begin with ``prefix``."""
+    kept = dict(headers)
+    if str(kept.get("x-first-death-queue", "")).startswith(prefix):
+        kept = {name: value for name, value in kept.items() if not name.startswith("x-first-death-")}
+    if str(kept.get("x-last-death-queue", "")).startswith(prefix):
+        kept = {name: value for name, value in kept.items() if not name.startswith("x-last-death-")}
+    deaths = kept.pop("x-death", None)
+    if isinstance(deaths, list):
+        deaths = [death for death in deaths if not str(death.get("queue", "")).startswith(prefix)]
+    return {**kept, "x-death": deaths} if deaths else kept
 
 
 def text_headers(headers: Mapping[str, Any] | None) -> dict[str, str]:
@@ -43,29 +63,34 @@ def _text(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def dead_properties(
+def copy_properties(
     original: BasicProperties, added: list[tuple[str, str]], *, most: int = MAX_PROPERTIES
 ) -> BasicProperties:
     """The original properties and headers, with ``added`` headers, persistent.
 
-    All of them travel in one frame. Where they would take more than ``most`` bytes, the largest of the original headers
-    are left out and named in ``deadLetterLeftOut``: the broker would cut the connection, and the message behind it wait
-    for ever.
+    All of them travel in one frame. Where they would take more than ``most`` bytes, first the reason of a retry and
+    then the largest of the original headers are left out and named in ``deadLetterLeftOut``: the broker would cut the
+    connection, and the message behind it wait for ever.
     """
     properties = copy(original)
-    kept = dict(original.headers or {})
+    # They are instructions to the broker: other queues would get the copy, too.
+    kept = {name: value for name, value in (original.headers or {}).items() if name not in ("CC", "BCC")}
+    more = dict(added)
     left_out: list[str] = []
     while True:
-        properties.headers = {**kept, **dict(added)}
+        properties.headers = {**kept, **more}
         if left_out:
             properties.headers[LEFT_OUT] = ", ".join(left_out)[:_MAX_NAMES]
-        if not kept or _size(properties) <= most:
+        if _size(properties) <= most:
             break
-        largest = max(kept, key=lambda name: len(_text(kept[name])))
-        del kept[largest]
-        left_out.append(_text(largest))
+        if more.pop(REASON, None) is None:
+            if not kept:
+                break
+            largest = max(kept, key=lambda name: len(_text(kept[name])))
+            del kept[largest]
+            left_out.append(_text(largest))
     properties.delivery_mode = _PERSISTENT
-    properties.expiration = None  # a dead letter waits for a person
+    properties.expiration = None  # a dead letter waits for a person, and a retry for its own time
     properties.user_id = None  # the broker refuses a user id that is not the connection's own
     return properties
 

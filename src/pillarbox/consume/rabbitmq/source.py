@@ -13,23 +13,28 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from ...errors import BadConsumer, BrokerUnavailable
-from ...event.message import KEY
 from ...ports import Incoming
 from ...publish.rabbitmq.url import RabbitUrl, parse_rabbitmq_url
 from ..dead import dead_headers, dead_name
-from .deadbox import DeadBox
-from .delivery import Delivery, dead_properties
+from ..retries import retry_headers, retry_name
+from .delays import DELAY_ARGUMENTS, Queue, waiting_queue
+from .delivery import Delivery, copy_properties
+from .sidequeues import SideQueues
 from .subscription import Subscription
 
 T = TypeVar("T")
-MAX_QUEUE_NAME_BYTES = 255
+MAX_QUEUE_NAME_BYTES = 255 - len(".86400000")  # what the queues of delays add
+MAX_PREFETCH = 65_535
 
 
 class RabbitSource:
-    """Queues at ``amqp://`` or ``amqps://``. They must exist; dead-letter queues are declared where missing (durable).
+    """Queues at ``amqp://`` or ``amqps://``. They must exist; the consumer's own queues for dead letters and retries
+    are declared where missing (durable).
 
-    ``prefetch`` is how many unacknowledged messages the broker hands out at most. ``dead_queue_arguments`` are those of
-    new dead-letter queues, e.g. ``{"x-queue-type": "quorum"}``. ``deadline`` (seconds) bounds each wait for the broker.
+    ``prefetch`` is how many unacknowledged messages of a queue the broker hands out at most. The others are arguments
+    of new queues, e.g. ``{"x-queue-type": "quorum"}``: ``dead_queue_arguments``, ``retry_queue_arguments``, and
+    ``delay_queue_arguments`` for those in which a retry waits: quorum queues that pass on at least once (RabbitMQ 3.10)
+    unless you say otherwise. ``deadline`` (seconds) bounds each wait for the broker.
     """
 
     def __init__(
@@ -41,17 +46,24 @@ class RabbitSource:
         prefetch: int = 100,
         deadline: float = 10.0,
         dead_queue_arguments: Mapping[str, Any] | None = None,
+        retry_queue_arguments: Mapping[str, Any] | None = None,
+        delay_queue_arguments: Mapping[str, Any] = DELAY_ARGUMENTS,
     ) -> None:
+        if not 1 <= prefetch <= MAX_PREFETCH:
+            raise BadConsumer(f"prefetch is {prefetch}.", fix=f"Give a number from 1 to {MAX_PREFETCH}.")
         self._consumer = consumer
-        self._dead_queues = {source: _checked(dead_name(source, consumer)) for source in sources}
+        self._dead = {name: _queue(dead_name(name, consumer), dead_queue_arguments) for name in sources}
+        self._retries = {name: _queue(retry_name(name, consumer), retry_queue_arguments) for name in sources}
+        self._delay_arguments = dict(delay_queue_arguments)
         self._deadline = deadline
-        self._arrived: deque[Incoming] = deque()  # as long as the prefetch limit at most
+        self._arrived: deque[Incoming] = deque()  # as long as the prefetch limits at most
         self._changed = threading.Condition()
         self._loop = asyncio.SelectorEventLoop()
+        queues = {name: name for name in sources} | {queue.name: name for name, queue in self._retries.items()}
         self._subscription = Subscription(
-            url, consumer, sources, prefetch=prefetch, deliver=self._deliver, forget=self._forget
+            url, consumer, queues, prefetch=prefetch, deliver=self._deliver, forget=self._forget
         )
-        self._dead_box = DeadBox(url, consumer, dead_queue_arguments or {})
+        self._side = SideQueues(url, consumer)
         self._thread = threading.Thread(target=self._run, name=f"pillarbox-rabbitmq-{consumer}", daemon=True)
         self._opened: Future[None] = Future()
         self._serving: asyncio.Future[None] | None = None
@@ -102,13 +114,26 @@ class RabbitSource:
         added = dead_headers(
             source=incoming.source,
             consumer=self._consumer,
-            position=f"{delivery.exchange}/{delivery.routing_key}",
+            position=delivery.original,
             reason=reason,
             attempts=attempts,
             at=datetime.now(UTC),
         )
-        queue, properties = self._dead_queues[incoming.source], dead_properties(delivery.properties, added)
-        self._ask(self._dead_box.put(queue, incoming.body, properties, self._deadline))
+        self._copy(self._dead[incoming.source], incoming, added)
+
+    def put_back(self, incoming: Incoming, seconds: float, reason: str, attempts: int) -> None:
+        """Publish a copy to a queue in which it waits, likewise; the broker moves it to the consumer's retry queue.
+
+        Times are rounded up to the next step of :data:`.delays.STEPS_MS`, a day at most.
+        """
+        queue = waiting_queue(self._retries[incoming.source], seconds, self._delay_arguments)
+        original, now = _delivery(incoming).original, datetime.now(UTC)
+        added = retry_headers(seconds=seconds, now=now, position=original, reason=reason, attempts=attempts)
+        self._copy(queue, incoming, added)
+
+    def _copy(self, queue: Queue, incoming: Incoming, added: list[tuple[str, str]]) -> None:
+        properties = copy_properties(_delivery(incoming).properties, added)
+        self._ask(self._side.put(queue, incoming.body, properties, self._deadline))
 
     def close(self) -> None:
         """Unsubscribe and close both connections."""
@@ -128,28 +153,27 @@ class RabbitSource:
             self._loop.close()
 
     async def _serve(self) -> None:
-        self._serving = asyncio.ensure_future(self._subscription.serve(self._opened, before=self._declare_dead_queues))
+        self._serving = asyncio.ensure_future(self._subscription.serve(self._opened, before=self._declare_side_queues))
         await asyncio.wait([self._serving])
         if not self._serving.cancelled() and self._serving.exception() is not None:
             self._broken = self._serving.exception()
-        await (self._farewell or self._dead_box.close())
+        await (self._farewell or self._side.close())
 
     def _cancel(self) -> None:
         if self._serving is not None:
             self._serving.cancel()
-            self._farewell = asyncio.ensure_future(self._dead_box.close())  # both say goodbye at the same time
+            self._farewell = asyncio.ensure_future(self._side.close())  # both say goodbye at the same time
 
-    async def _declare_dead_queues(self) -> None:
+    async def _declare_side_queues(self) -> None:
         # At the start, and not at the first poison message: a missing permission should show now.
-        await self._dead_box.declare(list(self._dead_queues.values()))
+        await self._side.declare([*self._dead.values(), *self._retries.values()])
 
     async def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         self._subscription.acknowledge(deliveries)
 
     def _deliver(self, incoming: Incoming) -> None:
-        key = incoming.headers.get(KEY)
         with self._changed:
-            self._arrived.append(incoming._replace(key=key))
+            self._arrived.append(incoming)
             self._changed.notify()
 
     def _forget(self) -> None:
@@ -175,10 +199,10 @@ def _delivery(incoming: Incoming) -> Delivery:
     return incoming.position
 
 
-def _checked(queue: str) -> str:
-    if len(queue.encode()) > MAX_QUEUE_NAME_BYTES:
+def _queue(name: str, arguments: Mapping[str, Any] | None) -> Queue:
+    if len(name.encode()) > MAX_QUEUE_NAME_BYTES:
         raise BadConsumer(
-            f"The dead-letter queue's name {queue!r} is longer than {MAX_QUEUE_NAME_BYTES} bytes.",
+            f"The queue's name {name!r} is longer than {MAX_QUEUE_NAME_BYTES} bytes.",
             fix="Shorten the consumer's name.",
         )
-    return queue
+    return Queue(name, dict(arguments or {}))

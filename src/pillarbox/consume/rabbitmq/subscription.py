@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -13,12 +13,14 @@ from typing import Any
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from ...errors import AccessRefused, BrokerUnavailable, PillarboxError, SourceMissing
+from ...event.message import KEY
 from ...ports import Incoming
 from ...publish.rabbitmq.refusals import NOT_FOUND, explain, reason_of
 from ...publish.rabbitmq.url import RabbitUrl
 from ..plan import OUTAGE_RETRY
+from ..retries import HEADERS, read_retry_headers
 from .channels import Channel, Connection, connect
-from .delivery import Delivery, text_headers
+from .delivery import Delivery, text_headers, without_deaths
 
 _log = logging.getLogger("pillarbox.consume.rabbitmq")
 
@@ -30,6 +32,7 @@ class Subscription:
     """Passes deliveries on, acknowledges them on the channel that they came by, and reconnects.
 
     ``epoch`` grows with every channel: a tag of an older one means another message now and is never acknowledged.
+    ``queues`` maps each queue to the source that it stands for: itself, or for a retry queue the original one.
     ``deliver`` is called with each message, ``forget`` when all that were delivered so far went back to the queue.
     """
 
@@ -37,7 +40,7 @@ class Subscription:
         self,
         url: RabbitUrl,
         consumer: str,
-        queues: Sequence[str],
+        queues: Mapping[str, str],
         *,
         prefetch: int,
         deliver: Callable[[Incoming], None],
@@ -46,7 +49,7 @@ class Subscription:
         self.epoch = 0
         self._url = url
         self._consumer = consumer
-        self._queues = tuple(queues)
+        self._queues = dict(queues)
         self._prefetch = prefetch
         self._deliver = deliver
         self._forget = forget
@@ -55,13 +58,13 @@ class Subscription:
         self._cancelled: asyncio.Future[str] | None = None
 
     async def serve(self, opened: Future[None], *, before: Callable[[], Awaitable[None]]) -> None:
-        """Stay subscribed until cancelled; ``before`` is awaited before the first subscription.
+        """Stay subscribed until cancelled; ``before`` is awaited before each subscription.
 
         ``opened`` tells how the first attempt went, the only one that may fail.
         """
         try:
             await self._first(opened, before)
-            await self._stay()
+            await self._stay(before)
         except _START_FAILURES as error:
             opened.set_exception(self._explain(error))
         finally:
@@ -73,7 +76,7 @@ class Subscription:
         await self._subscribe()
         opened.set_result(None)
 
-    async def _stay(self) -> None:
+    async def _stay(self, before: Callable[[], Awaitable[None]]) -> None:
         failures = 0
         while True:
             if self._channel is not None:
@@ -81,6 +84,7 @@ class Subscription:
             await self._drop()
             await asyncio.sleep(OUTAGE_RETRY.delay(failures + 1, random.random()))
             try:
+                await before()
                 await self._subscribe()
                 failures = 0
             except _START_FAILURES as error:
@@ -107,14 +111,14 @@ class Subscription:
         self._cancelled = asyncio.get_running_loop().create_future()
         channel.raw.add_on_cancel_callback(self._on_cancel)
         await channel.ask(channel.raw.basic_qos, prefetch_count=self._prefetch)
-        for queue in self._queues:
-            arrived = partial(self._on_message, self.epoch, queue)
+        for queue, source in self._queues.items():
+            arrived = partial(self._on_message, self.epoch, queue, source)
             await self._of_queue(queue, channel.ask(channel.raw.basic_consume, queue, arrived))
 
     async def _check_queues(self) -> None:
         self._connection = await self._connect()
         channel = await self._connection.channel()
-        for queue in self._queues:
+        for queue in set(self._queues.values()):
             await self._of_queue(queue, channel.ask(channel.raw.queue_declare, queue, passive=True))
         channel.raw.close()
 
@@ -146,14 +150,28 @@ class Subscription:
         if connection is not None:
             await connection.close()
 
-    def _on_message(self, epoch: int, queue: str, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
+    def _on_message(
+        self, epoch: int, queue: str, source: str, _channel: Any, method: Any, properties: Any, body: bytes
+    ) -> None:
         if epoch != self.epoch:
             return
         delivery = Delivery(epoch, method.delivery_tag, method.exchange, method.routing_key, properties)
         headers = text_headers(properties.headers)
-        self._deliver(Incoming(queue, headers, body, None, delivery, bool(method.redelivered)))
+        attempts = 0
+        if queue != source:
+            waited = read_retry_headers(headers)
+            attempts = waited.attempts
+            properties.headers = _as_it_was(properties.headers or {}, queue)
+            headers = text_headers(properties.headers)
+            delivery = delivery._replace(before=waited.position)
+        self._deliver(Incoming(source, headers, body, headers.get(KEY), delivery, bool(method.redelivered), attempts))
 
     def _on_cancel(self, _frame: object) -> None:
         # The broker ends a subscription when its queue is deleted, or its node goes away.
         if self._cancelled is not None and not self._cancelled.done():
             self._cancelled.set_result("the broker cancelled it; was the queue deleted?")
+
+
+def _as_it_was(headers: Mapping[str, Any], queue: str) -> dict[str, Any]:
+    """The headers that the message had before it was put back."""
+    return {name: value for name, value in without_deaths(headers, queue).items() if name not in HEADERS}

@@ -137,21 +137,7 @@ class ConsumerWorld:
 
     def message(self, n: int = 1, **changes: Any) -> Message:
         """An event as the outbox would store it, for this test's source; ``Thing(n)`` is its payload."""
-        made = Message(
-            event_id=str(uuid4()),
-            event_type="thing.happened",
-            schema_version=1,
-            aggregate_type="thing",
-            aggregate_id="7",
-            key="7",
-            occurred_at=datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
-            headers=None,
-            content_type=JSON,
-            payload=b'{"n":%d}' % n,
-            destination=self.source,
-            routing_key=None,
-        )
-        return made._replace(**changes)
+        return a_message(self.source, n, **changes)
 
     def send(self, *messages: Message) -> None:
         """Publish events to this test's source."""
@@ -189,6 +175,25 @@ class ConsumerWorld:
     def dead(self, consumer: Consumer, at_least: int = 1) -> list[DeadCopy]:
         """The consumer's dead letters of this test's source."""
         return self.under_test.dead_letters(f"{self.source}.{consumer.name}.dead", at_least)
+
+
+def a_message(source: str, n: int = 1, /, **changes: Any) -> Message:
+    """An event as the outbox would store it; ``Thing(n)`` is its payload."""
+    made = Message(
+        event_id=str(uuid4()),
+        event_type="thing.happened",
+        schema_version=1,
+        aggregate_type="thing",
+        aggregate_id="7",
+        key="7",
+        occurred_at=datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
+        headers=None,
+        content_type=JSON,
+        payload=b'{"n":%d}' % n,
+        destination=source,
+        routing_key=None,
+    )
+    return made._replace(**changes)
 
 
 def write_effect(session: Session, event_id: str, note: str = "") -> None:

@@ -1,4 +1,7 @@
-"""The dead-letter topics: created where missing, written with every replica's acknowledgement."""
+"""A consumer's own topics beside its sources: dead letters and retries.
+
+Created where missing, and written with every replica's acknowledgement.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from ...errors import AccessRefused, BadConsumer, BrokerUnavailable
 from ...publish.kafka.client import Client
+from .records import Headers
 
 _log = logging.getLogger("pillarbox.consume.kafka")
 
@@ -19,18 +23,19 @@ MAX_TOPIC_NAME: Final = 249
 
 _SETTINGS: Final = {
     "cleanup.policy": "delete",
-    "retention.ms": "-1",  # a dead letter waits for a person, however long that takes
+    # A dead letter waits for a person and a retry for its consumer, however long that takes. What is done with of the
+    # retries is deleted by the consumer (see purging).
+    "retention.ms": "-1",
     # The copy is larger than the original by its reason; a source's limit would refuse what just fitted there.
     "max.message.bytes": "104857600",
 }
 _BROKERS_DEFAULT: Final = -1
+_BY_KEY: Final = -1
 _REFUSED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
-Headers = list[tuple[str, str | bytes | None]]
 
-
-class DeadTopics:
-    """Writes dead letters one at a time. ``deadline`` (seconds) bounds each."""
+class SideTopics:
+    """Writes copies one at a time. ``deadline`` (seconds) bounds each."""
 
     def __init__(self, client: Client, *, deadline: float) -> None:
         self._client = client
@@ -41,7 +46,7 @@ class DeadTopics:
         for name in missing:
             if len(name) > MAX_TOPIC_NAME:
                 raise BadConsumer(
-                    f"The dead-letter topic's name {name!r} is longer than {MAX_TOPIC_NAME} characters.",
+                    f"The topic's name {name!r} is longer than {MAX_TOPIC_NAME} characters.",
                     fix="Shorten the consumer's name.",
                 )
         topics = [NewTopic(name, 1, _BROKERS_DEFAULT, config=_SETTINGS) for name in missing]
@@ -54,9 +59,9 @@ class DeadTopics:
             except KafkaException as error:
                 self._judge(name, error.args[0])
             except TimeoutError as error:
-                raise BrokerUnavailable(f"The dead-letter topic {name!r} was not created in time.") from error
+                raise BrokerUnavailable(f"The topic {name!r} was not created in time.") from error
 
-    def put(self, name: str, key: bytes | None, body: bytes | None, headers: Headers) -> None:
+    def put(self, name: str, key: bytes | None, body: bytes | None, headers: Headers, partition: int = _BY_KEY) -> None:
         """Return when all replicas in sync have it; raises BrokerUnavailable when that is not certain in time."""
         producer = self._client.producer("alone")
         reports: list[KafkaError | None] = []
@@ -65,25 +70,25 @@ class DeadTopics:
             reports.append(error)
 
         try:
-            producer.produce(name, body, key, headers=headers, on_delivery=report)
+            producer.produce(name, body, key, partition, headers=headers, on_delivery=report)
             until = time.monotonic() + self._deadline
             while not reports and time.monotonic() < until:
                 producer.poll(0.1)
         except (KafkaException, BufferError) as error:
-            raise BrokerUnavailable(f"The dead-letter topic {name!r} did not take it: {error}.") from error
+            raise BrokerUnavailable(f"The topic {name!r} did not take it: {error}.") from error
         if not reports:
             producer.purge()  # it must not arrive later, unnoticed and out of turn
             self._client.discard("alone")
-            raise BrokerUnavailable(f"The dead-letter topic {name!r} did not confirm within {self._deadline:g} s.")
+            raise BrokerUnavailable(f"The topic {name!r} did not confirm within {self._deadline:g} s.")
         if reports[0] is not None:
-            raise BrokerUnavailable(f"The dead-letter topic {name!r} did not take it: {reports[0].str()}.")
+            raise BrokerUnavailable(f"The topic {name!r} did not take it: {reports[0].str()}.")
 
     def _judge(self, name: str, error: KafkaError) -> None:
         if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return
         if error.code() in _REFUSED:
             raise AccessRefused(
-                f"The dead-letter topic {name!r} may not be created: {error.str()}.",
+                f"The topic {name!r} may not be created: {error.str()}.",
                 fix="Create it yourself, or allow the consumer's user to.",
             )
-        raise BrokerUnavailable(f"The dead-letter topic {name!r} cannot be created: {error.str()}.")
+        raise BrokerUnavailable(f"The topic {name!r} cannot be created: {error.str()}.")

@@ -1,0 +1,88 @@
+"""A dead letter of a consumer, and what a place that keeps them can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from ...event.message import ID, TYPE
+from .. import dead
+
+
+class Letter(NamedTuple):
+    """One message that the consumer gave up.
+
+    ``place`` is where it stands among the dead letters: partition/offset, or on RabbitMQ its number from the head of
+    the queue, which changes when others leave. ``headers`` are the original ones and those that say why it is here.
+    ``handle`` is the box's own.
+    """
+
+    place: str
+    key: str | None
+    headers: dict[str, str]
+    size: int
+    handle: object
+
+    @property
+    def event_id(self) -> str:
+        """The event's id; empty for a message that had none."""
+        return self.headers.get(ID, "")
+
+    @property
+    def event_type(self) -> str:
+        """The event's type; empty for a message that had none."""
+        return self.headers.get(TYPE, "")
+
+    @property
+    def reason(self) -> str:
+        """Why it was given up."""
+        return self.headers.get(dead.REASON, "")
+
+    @property
+    def attempts(self) -> str:
+        """How often it was tried, as it was noted."""
+        return self.headers.get(dead.ATTEMPTS, "")
+
+    @property
+    def given_up_at(self) -> str:
+        """When, in RFC 3339."""
+        return self.headers.get(dead.AT, "")
+
+    @property
+    def position(self) -> str:
+        """Where the original stood in its source."""
+        return self.headers.get(dead.POSITION, "")
+
+
+class Order(NamedTuple):
+    """Who wants a replay, and why: for the record."""
+
+    by: str
+    reason: str
+    at: datetime
+
+
+class DeadLetterBox(Protocol):
+    """The dead letters of one consumer and one of its sources. One thread; every call has a deadline."""
+
+    def open(self) -> None:
+        """Connect. Raises BrokerUnavailable (PB-005), AccessRefused (PB-008), SourceMissing (PB-042: there is no such
+        topic or queue) or MissingDriver (PB-003)."""
+        ...
+
+    def letters(self) -> Iterator[Letter]:
+        """Those that are there when it is called and were not replayed, the oldest first."""
+        ...
+
+    def replay(self, letter: Letter, order: Order) -> None:
+        """Bring it to its consumer, and to no other, again: copy first, confirmed, and only then note that it left.
+
+        Call it before ``letters`` is asked for the next one. Raises BrokerUnavailable when the copy is not safely
+        there; then the letter stays. A crash between the two leaves both, so the consumer may get it twice.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go; what was looked at stays where it is."""
+        ...
