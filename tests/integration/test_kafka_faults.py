@@ -111,6 +111,20 @@ def test_a_small_client_queue_loses_nothing(broker: KafkaBroker) -> None:
     assert len(set(records(broker, there.name))) == 5_000
 
 
+def test_what_found_no_room_in_the_clients_queue_is_unavailable_and_was_never_sent(broker: KafkaBroker) -> None:
+    """The queue takes 100, and the broker answers nothing: those may be there, the others cannot be."""
+    there = Topic(broker.topic(unique("t")))
+    with closing(open_publisher(f"{broker.url}?queue.buffering.max.messages=100", deadline=3)) as publisher:
+        assert confirmed(publisher.publish([message(there)])) == 1
+        broker.proxy.lose_answers()
+        outcomes = publisher.publish(messages(there, 300))
+        kinds = [type(outcome) for outcome in outcomes]
+        assert kinds == [Unknown] * 100 + [Unavailable] * 200
+        assert "Queue full" in outcomes[-1].reason
+        assert sum(ends(broker, there.name)) <= 101
+        broker.proxy.heal()
+
+
 # The broker's refusals ----------------------------------------------------------------------------------------------
 
 

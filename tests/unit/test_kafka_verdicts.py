@@ -117,6 +117,8 @@ def test_C004_entries_3_and_7_of_10_fail_and_only_they_are_not_confirmed() -> No
         (KafkaError._PURGE_INFLIGHT, Unknown("", destination_healthy=True)),
         (KafkaError._PURGE_QUEUE, Unknown("", destination_healthy=False)),
         (KafkaError._TRANSPORT, Unknown("", destination_healthy=False)),
+        (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, Unknown("", destination_healthy=False)),
+        (KafkaError._FATAL, Unknown("", destination_healthy=False)),
         (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Unknown("", destination_healthy=False)),
         (KafkaError.UNKNOWN, Unknown("", destination_healthy=True)),
         (32_000, Unknown("", destination_healthy=True)),

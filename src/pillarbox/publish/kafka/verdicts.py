@@ -40,7 +40,16 @@ _NOT_WRITTEN: Final = frozenset(
 )
 
 _TROUBLE: Final = frozenset(
-    {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        # Broker and producer have lost track of each other, e.g. after a disk lost its tail: no message's fault.
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError._FATAL,
+    }
 )
 
 PURGED_IN_FLIGHT: Final = KafkaError._PURGE_INFLIGHT
