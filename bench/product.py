@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from bench.job import Job, Ownership
 from bench.stopwatch import Stopwatch
 from pillarbox.event.message import Message
-from pillarbox.ports import Claim, Confirmed, Outcome, Publisher, PublisherCapabilities
+from pillarbox.ports import BeginsInOrder, Claim, Confirmed, Outcome, Publisher, PublisherCapabilities, UnderWay
 from pillarbox.publish.registry import make_publisher
 from pillarbox.relay import RelaySettings
 from pillarbox.store.engines import relay_engine
@@ -32,7 +33,7 @@ class AnyRelay(Protocol):
 def run(job: Job, watch: Stopwatch) -> None:
     """Drain until nothing is left; RuntimeError if any event was not simply sent."""
     settings = RelaySettings(batch=job.batch)
-    publisher = TimedPublisher(open_publisher(job.broker, settings.broker_deadline), watch)
+    publisher = timed(open_publisher(job.broker, settings.broker_deadline), watch)
     relay = make_relay(job.ownership, job.database, publisher, settings, watch=watch)
     gc.freeze()  # as `pillarbox relay` does
     relay.run(until_empty=True)
@@ -115,7 +116,7 @@ class TimedStore:
 class TimedPublisher:
     """A Publisher that is measured."""
 
-    def __init__(self, publisher: Publisher, watch: Stopwatch) -> None:
+    def __init__(self, publisher: Any, watch: Stopwatch) -> None:
         self._publisher = publisher
         self._watch = watch
 
@@ -129,3 +130,21 @@ class TimedPublisher:
     def publish_in_order(self, messages: Sequence[Message]) -> list[Outcome]:
         with self._watch.measure("publish"):
             return self._publisher.publish_in_order(messages)
+
+
+class TimedAheadPublisher(TimedPublisher):
+    """One that has the next batch while it waits for the one before: the time in which its thread does nothing else."""
+
+    def begin_in_order(self, messages: Sequence[Message]) -> UnderWay:
+        with self._watch.measure("publish"):
+            wait = self._publisher.begin_in_order(messages)
+        return partial(self._wait, wait)
+
+    def _wait(self, wait: UnderWay, seconds: float) -> list[Outcome] | None:
+        with self._watch.measure("publish"):
+            return wait(seconds)
+
+
+def timed(publisher: Publisher, watch: Stopwatch) -> TimedPublisher:
+    """Measured, with the same methods."""
+    return (TimedAheadPublisher if isinstance(publisher, BeginsInOrder) else TimedPublisher)(publisher, watch)

@@ -18,7 +18,7 @@ from bench.product import make_relay, open_publisher
 from bench.raw import open_broker, open_database
 from bench.raw_loop import Position, RawBroker, Row, follow
 from pillarbox.event.message import Message
-from pillarbox.ports import Confirmed, Outcome
+from pillarbox.ports import BeginsInOrder, Confirmed, Outcome, UnderWay
 from pillarbox.relay import RelaySettings
 
 Notes = list[tuple[str, int]]
@@ -36,7 +36,8 @@ def product(told: Told) -> None:
     notes: Notes = []
     settings = RelaySettings(**{"batch": told.get("batch", 1000), **told.get("settings", {})})
     publisher: Any = open_publisher(told["broker"], settings.broker_deadline)
-    noting = NotingPublisher(publisher, notes if told.get("note") else None)
+    kind = NotingAheadPublisher if isinstance(publisher, BeginsInOrder) else NotingPublisher
+    noting = kind(publisher, notes if told.get("note") else None)
     relay = make_relay(told["ownership"], told["database"], noting, settings, relay_id=told.get("relay_id", "bench"))
     gc.freeze()
     thread = threading.Thread(target=relay.run, daemon=True)
@@ -100,6 +101,19 @@ class NotingPublisher:
         if self._notes is not None:
             self._notes.extend((event_id, now) for event_id in confirmed)
         return outcomes
+
+
+class NotingAheadPublisher(NotingPublisher):
+    """The same for one that has the next batch while it waits for the one before."""
+
+    def begin_in_order(self, messages: Sequence[Message]) -> UnderWay:
+        wait: UnderWay = self._publisher.begin_in_order(messages)
+
+        def noted(seconds: float) -> list[Outcome] | None:
+            outcomes = wait(seconds)
+            return None if outcomes is None else self._note(messages, outcomes)
+
+        return noted
 
 
 class NotingBroker:

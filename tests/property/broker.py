@@ -15,6 +15,7 @@ from pillarbox.ports import (
     PublisherCapabilities,
     Rejected,
     Unavailable,
+    UnderWay,
     Unknown,
     Withheld,
 )
@@ -97,6 +98,7 @@ class DicePublisher:
         self._fate = fate
         self._odds = odds
         self._random = random
+        self._under_way: list[set[tuple[str, str]]] = []
 
     def open(self) -> None:
         """Nothing to connect."""
@@ -129,6 +131,19 @@ class DicePublisher:
                 self._broker.fail(message)
             outcomes.append(outcome)
         return outcomes
+
+    def begin_in_order(self, messages: Sequence[Message]) -> UnderWay:
+        """See ports.BeginsInOrder: all that it may do to a batch, it does while the one before is not awaited."""
+        streams = {(message.destination, message.key or message.event_id) for message in messages}
+        assert all(streams.isdisjoint(others) for others in self._under_way), "two rounds under way share a stream"
+        outcomes = self.publish_in_order(messages)
+        self._under_way.append(streams)
+
+        def wait(seconds: float) -> list[Outcome]:
+            self._under_way.remove(streams)
+            return outcomes
+
+        return wait
 
     def _one(self, message: Message) -> Outcome:
         odds = self._odds

@@ -35,8 +35,8 @@ class ScriptedProducer:
     def __len__(self) -> int:
         return len(self.queue)
 
-    def produce(self, topic: str, value: bytes, key: str | None, *, headers: object, on_delivery: Any) -> None:
-        self.queue.append((value, on_delivery))
+    def produce(self, topic: str, value: bytes, key: str | None, partition: int, report: Any, *rest: object) -> None:
+        self.queue.append((value, report))
 
     def flush(self, timeout: float) -> int:
         queue, self.queue = ([], self.queue) if self.stuck else (self.queue, [])
@@ -162,10 +162,10 @@ def test_a_batch_that_is_too_large_only_together_is_sent_one_by_one() -> None:
 
 def test_a_message_that_produce_itself_refuses_spoils_no_other() -> None:
     class Picky(ScriptedProducer):
-        def produce(self, topic: str, value: bytes, key: str | None, *, headers: object, on_delivery: Any) -> None:
+        def produce(self, topic: str, value: bytes, *rest: Any) -> None:
             if value == b"1":
                 raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-            super().produce(topic, value, key, headers=headers, on_delivery=on_delivery)
+            super().produce(topic, value, *rest)
 
     outcomes = publish(messages(THERE, 3), Picky(lambda value: None))
     assert [type(outcome) for outcome in outcomes] == [Confirmed, Rejected, Confirmed]

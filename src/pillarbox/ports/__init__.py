@@ -24,7 +24,7 @@ from .ordered import (
     Tenure,
 )
 from .outcomes import Confirmed, Outcome, Rejected, Unavailable, Unknown, Withheld
-from .publishing import Publisher, PublisherCapabilities
+from .publishing import BeginsInOrder, Publisher, PublisherCapabilities, UnderWay
 from .reading import Backlog, DeadLetter, Overview
 from .work import (
     Claim,
@@ -44,6 +44,7 @@ __all__ = [
     "EVERY_LANE",
     "Aside",
     "Backlog",
+    "BeginsInOrder",
     "Claim",
     "Claims",
     "Confirmed",
@@ -79,6 +80,7 @@ __all__ = [
     "Stream",
     "Tenure",
     "Unavailable",
+    "UnderWay",
     "Unknown",
     "Withheld",
     "WorkKey",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..event.message import Message
 from .outcomes import Outcome
@@ -16,6 +16,10 @@ class PublisherCapabilities(NamedTuple):
     pipelined_order: bool  # a batch reaches one destination and key in the order of the list
     positions: bool  # Confirmed carries partition and offset
     headers: bool
+
+
+UnderWay = Callable[[float], list[Outcome] | None]
+"""Waits up to so many seconds for a batch that was begun: its outcomes, or None while some are missing."""
 
 
 class Publisher(Protocol):
@@ -44,4 +48,16 @@ class Publisher(Protocol):
 
     def close(self) -> None:
         """Close within a few seconds, whatever the broker does."""
+        ...
+
+
+@runtime_checkable
+class BeginsInOrder(Protocol):
+    """A Publisher that can have the next ordered batch while it waits for the one before."""
+
+    def begin_in_order(self, messages: Sequence[Message]) -> UnderWay:
+        """As ``publish_in_order``, without waiting for the outcomes; batches end in the order in which they are begun.
+
+        What a batch leaves unconfirmed holds back its streams in the batches that were begun before it ended.
+        """
         ...

@@ -105,6 +105,11 @@ class Client:
         return trouble
 
     @property
+    def is_troubled(self) -> bool:
+        """True when the client had something to say since the last :meth:`had_trouble`. Serves nothing."""
+        return bool(self._errors)
+
+    @property
     def all_down(self) -> bool:
         """True when the client found no broker to connect to since the last :meth:`had_trouble`."""
         return KafkaError._ALL_BROKERS_DOWN in self._errors

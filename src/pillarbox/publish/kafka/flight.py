@@ -65,10 +65,30 @@ class Flight:
 
         return report
 
+    @property
+    def is_confirmed(self) -> bool:
+        """True when every message was confirmed as it was handed over: nothing is left to be done or judged."""
+        return None not in self.outcomes and not self.has_failed and not self._refusals
+
+    @property
+    def has_failed(self) -> bool:
+        """True when anything but a confirmation has come for a message."""
+        return self.broken or self.reported or bool(self.failures)
+
+    @property
+    def refused(self) -> bool:
+        """True when some messages had their outcome before anything was sent."""
+        return bool(self._refusals)
+
+    def unconfirmed(self) -> list[Message]:
+        """The messages that the broker has not, for all that is known."""
+        return [m for m, one in zip(self.messages, self.outcomes, strict=True) if type(one) is not Confirmed]
+
     def refuse(self, answers: Mapping[str, Outcome]) -> None:
-        """Give the messages for these topics their outcome before anything is sent."""
+        """Give the messages for these topics their outcome before anything is sent, or sent again."""
         for index, message in enumerate(self.messages):
-            self.outcomes[index] = answers.get(message.destination)
+            if self.outcomes[index] is None and index not in self.failures:
+                self.outcomes[index] = answers.get(message.destination)
         self._refusals = list(answers.values())
 
     def exceptions(self) -> list[Outcome | None]:

@@ -12,10 +12,12 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from ...event.message import Message
 from ...ports import Confirmed, Rejected, Unavailable
 from ..streams import NO_TIME, Gate, Name, stream_of
 from .client import Client
 from .flight import Flight
+from .priming import unprimed
 from .sending import Hopeless, send, send_in_order
 from .topics import Topics
 from .verdicts import MISSING, PURGED_IN_FLIGHT, TOO_LARGE, outcome_of
@@ -24,19 +26,35 @@ from .verdicts import MISSING, PURGED_IN_FLIGHT, TOO_LARGE, outcome_of
 class OrderedFlight:
     """Sends the messages of ``flight`` that have no outcome yet, as far as their streams allow.
 
+    What failed before is sent again, except behind messages of earlier batches (``behind``).
+
     A refusal for size names its culprit only where it was alone in its batch. A message larger than the topic takes is
     larger than a batch, so it is; for topics that take less than a batch, batches are made smaller until it is.
     """
 
-    def __init__(self, client: Client, topics: Topics, flight: Flight, *, until: float, hopeless: Hopeless) -> None:
+    def __init__(
+        self,
+        client: Client,
+        topics: Topics,
+        flight: Flight,
+        *,
+        until: float,
+        hopeless: Hopeless,
+        behind: Sequence[Message] = (),
+    ) -> None:
         self._client = client
         self._topics = topics
         self._flight = flight
         self._until = until
         self._hopeless = hopeless
-        self._gate = Gate()
+        self._behind = behind
+        self._gate = self._closed()
         self._largest = max(len(message.payload) for message in flight.messages)
-        self._again: set[int] = set()  # failed, though another message was to blame
+        # Failed, though another message was to blame; or in an epoch with other batches, from which nothing is learned.
+        self._again: set[int] = set(flight.failures)
+        for index in [index for index in self._again if self._gate.stops(flight.messages[index])]:
+            del flight.failures[index]
+        self._again &= flight.failures.keys()
         self._too_large: dict[str, int] = {}  # by topic, the smallest payload that was refused for its size
 
     def run(self) -> None:
@@ -54,7 +72,7 @@ class OrderedFlight:
 
     def finish(self) -> None:
         """Give the messages that were not sent their outcome."""
-        flight, gate = self._flight, Gate()
+        flight, gate = self._flight, self._closed()
         if not flight.unanswered():
             return
         answers = any(isinstance(outcome, (Confirmed, Rejected)) for outcome in flight.outcomes)
@@ -65,6 +83,12 @@ class OrderedFlight:
                 outcome = flight.outcomes[index] = gate.stops(message) or late
             if not isinstance(outcome, Confirmed):
                 gate.close(message)
+
+    def _closed(self) -> Gate:
+        gate = Gate()
+        for message in self._behind:
+            gate.close(message)
+        return gate
 
     # Sending ------------------------------------------------------------------------------------------------------
 
@@ -96,9 +120,7 @@ class OrderedFlight:
         return bulk, suspects
 
     def _unprimed(self) -> dict[str, frozenset[int]]:
-        """The topics with a partition that is not primed, and those that are."""
-        found = {name: self._client.primed.partitions(name) for name in self._flight.destinations}
-        return {name: primed for name, primed in found.items() if len(primed) < max(1, self._topics.partitions(name))}
+        return unprimed(self._client.primed, self._topics.partitions, self._flight.destinations)
 
     def _may_follow(self, stream: Name, unprimed: Mapping[str, frozenset[int]]) -> bool:
         """Whether the next one of the stream may be handed over before this one is confirmed."""

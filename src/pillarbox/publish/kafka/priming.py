@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ...embedded.murmur2 import partition_of_key
@@ -43,3 +43,9 @@ class Primed:
     def forget(self) -> None:
         """The producer was replaced."""
         self._since.clear()
+
+
+def unprimed(primed: Primed, count: Callable[[str], int], topics: Iterable[str]) -> dict[str, frozenset[int]]:
+    """The topics with a partition that is not primed, and those that are. ``count``: how many a topic has."""
+    found = {name: primed.partitions(name) for name in topics}
+    return {name: numbers for name, numbers in found.items() if len(numbers) < max(1, count(name))}

@@ -6,18 +6,20 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException
 
 from ...errors import UsedAfterFork
 from ...event.cloudevents import to_binary
 from ...event.message import Message, to_headers
-from ...ports import Outcome, PublisherCapabilities, Rejected, Unavailable, Unknown
+from ...ports import Outcome, PublisherCapabilities, Rejected, Unavailable, UnderWay, Unknown
 from .client import Client, Kind
 from .flight import Failure, Flight, HeadersOf
+from .line import Begun, Line
 from .ordered import OrderedFlight
 from .replication import TopicReplication, Watch, observe
-from .sending import send
+from .sending import Ending, await_in_order, send
 from .topics import Topics, TopicState
 from .url import KafkaUrl, parse_kafka_url
 from .verdicts import MISSING, TOO_LARGE, needs_metadata, outcome_of
@@ -41,6 +43,8 @@ class KafkaPublisher:
         self._client = client or Client(url)
         self._topics = Topics(self._client)
         self._headers_of = _headers(url.cloudevents)
+        self._line = Line(self._client, self._topics)
+        self._sending = 0.8 * deadline  # seconds; the rest is for finding out what silence means
         self._look_first = False  # the last publish, or the time since, had trouble: ask the cluster before sending
 
     @classmethod
@@ -55,31 +59,61 @@ class KafkaPublisher:
             self._client.connect(min(5.0, self._deadline / 2))
             self._topics.notice = Watch(self._client.admin).notice
 
-    def publish(self, messages: Sequence[Message]) -> list[Outcome]:
-        """Send all, pipelined; one outcome per message in the same order, within the deadline."""
-        return self._publish(messages, ordered=False)
-
     def publish_in_order(self, messages: Sequence[Message]) -> list[Outcome]:
         """The same by a producer that leaves no gaps; see :mod:`.ordered`. A stream is a topic and key."""
-        return self._publish(messages, ordered=True)
+        wait = self.begin_in_order(messages)
+        while (outcomes := wait(self._deadline)) is None:
+            pass
+        return outcomes
 
-    def _publish(self, messages: Sequence[Message], *, ordered: bool) -> list[Outcome]:
+    def begin_in_order(self, messages: Sequence[Message]) -> UnderWay:
+        """See ports.BeginsInOrder, and :mod:`.line` for what it takes to be handed over at once."""
+        with self._lock:
+            self._check_process()
+            one = Begun(Flight(messages, self._headers_of), until=time.monotonic() + self._sending)
+            if messages:
+                if not self._line:
+                    self._prepare(one)
+                self._line.add(one)
+            else:
+                one.outcomes = []
+        return partial(self._wait, one)
+
+    def publish(self, messages: Sequence[Message]) -> list[Outcome]:
+        """Send all, pipelined; one outcome per message in the same order, within the deadline."""
         if not messages:
             return []
         with self._lock:
             self._check_process()
+            while self._line:
+                self._end_first()
             started = time.monotonic()
             flight = Flight(messages, self._headers_of)
-            self._look_first = self._client.had_trouble() or self._look_first
-            self._refuse_in_advance(flight, timeout=min(3.0, self._deadline / 4))
-            until, judged = started + 0.8 * self._deadline, started + 0.95 * self._deadline
-            if ordered:
-                self._send_in_order(flight, until=until, judged=judged)
-            else:
-                self._send(flight, flight.unanswered(), until=until)
-                self._judge(flight, until=judged)
+            self._look_around(flight)
+            self._send(flight, flight.unanswered(), until=started + self._sending)
+            self._judge(flight, until=started + 0.95 * self._deadline)
             self._look_first = any(map(_is_outage, flight.exceptions()))
             return flight.results()
+
+    def _wait(self, one: Begun, seconds: float) -> list[Outcome] | None:
+        with self._lock:
+            self._check_process()
+            if one.outcomes is None and self._line.first is one and self._line.only_waits(seconds):
+                return None
+            while one.outcomes is None:
+                self._end_first()
+            return one.outcomes
+
+    def _end_first(self) -> None:
+        """Of the batches under way: do all that is needed, until its deadline, and give it its outcomes."""
+        one = self._line.first
+        try:
+            if not one.flight.is_confirmed:
+                self._send_in_order(one)
+            self._look_first = any(map(_is_outage, one.flight.exceptions()))
+            one.outcomes = one.flight.results()
+        finally:
+            self._line.end_first(self._sending)
 
     def replication(self) -> tuple[TopicReplication, ...]:
         """Replicas, ``min.insync.replicas`` and who is in sync now, of every topic that was published to.
@@ -137,11 +171,30 @@ class KafkaPublisher:
                 raise
             return self._topics.look_up(name, until - time.monotonic())
 
-    def _send_in_order(self, flight: Flight, *, until: float, judged: float) -> None:
-        one = OrderedFlight(self._client, self._topics, flight, until=until, hopeless=self._hopeless)
-        one.run()
-        self._judge(flight, until=judged)
-        one.finish()
+    def _send_in_order(self, one: Begun) -> None:
+        ending: Ending = "sound"
+        if one.producer is not None:
+            flights = self._line.flights()
+            ending = await_in_order(one.producer, flights, until=one.until, hopeless=self._hopeless)
+            if ending != "sound":
+                self._line.end_epoch()
+        elif not one.prepared:
+            self._prepare(one)
+        rest = OrderedFlight(
+            self._client, self._topics, one.flight, until=one.until, hopeless=self._hopeless, behind=one.behind
+        )
+        if ending != "given up":
+            rest.run()
+        self._judge(one.flight, until=one.until + 0.15 * self._deadline)
+        rest.finish()
+
+    def _prepare(self, one: Begun) -> None:
+        one.prepared = True
+        self._look_around(one.flight)
+
+    def _look_around(self, flight: Flight) -> None:
+        self._look_first = self._client.had_trouble() or self._look_first
+        self._refuse_in_advance(flight, timeout=min(3.0, self._deadline / 4))
 
     def _send(self, flight: Flight, indexes: Sequence[int], *, until: float) -> None:
         self._send_with("batch", flight, indexes, until=until)

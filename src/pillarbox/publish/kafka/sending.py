@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -19,6 +19,12 @@ _PATIENCE: Final = 3.0
 _SILENCE: Final = 8.0
 """Seconds without any report after which a cluster that answers nothing is given up. A new leader takes 6."""
 
+_ANY_PARTITION: Final = -1
+"""The client chooses, by the key."""
+
+Ending = Literal["sound", "failed", "given up"]
+"""All is confirmed; a message failed; or reports are missing, and nobody waits for them any more."""
+
 Hopeless = Callable[[Flight, bool, float], bool]
 """Called with the flight, whether the silence is long, and the seconds it may take to find out."""
 
@@ -28,7 +34,7 @@ def send(producer: Producer, flight: Flight, indexes: Sequence[int], *, until: f
 
     False: the producer is of no more use.
     """
-    _hand_over(producer, flight, indexes, until)
+    hand_over(producer, flight, indexes, until)
     _wait(producer, flight, until, hopeless, stop=lambda: flight.broken)
     return _clear(producer, flight)
 
@@ -40,20 +46,34 @@ def send_in_order(
 
     What the gate stops is not handed over, and what the client itself refuses closes it.
     """
-    _hand_over(producer, flight, indexes, until, gate)
-    _wait(producer, flight, until, hopeless, stop=lambda: flight.broken or flight.reported)
-    failed = flight.broken or flight.reported
-    while failed and len(producer) and time.monotonic() < until:
+    hand_over(producer, flight, indexes, until, gate)
+    return await_in_order(producer, [flight], until=until, hopeless=hopeless) == "sound"
+
+
+def await_in_order(producer: Producer, flights: Sequence[Flight], *, until: float, hopeless: Hopeless) -> Ending:
+    """Wait for what was handed over, until one report is a failure. Unless it is sound, the producer must be discarded.
+
+    ``hopeless`` is asked about the first flight; the producer has no others than these.
+    """
+
+    def failed() -> bool:
+        return any(flight.broken or flight.reported for flight in flights)
+
+    first = flights[0]
+    _wait(producer, first, until, hopeless, stop=failed)
+    ending: Ending = "failed" if failed() else "sound"
+    while ending == "failed" and len(producer) and time.monotonic() < until:
         # Again and again: what is under way may come back to the queue, where a broken producer leaves it for ever.
         producer.purge(in_flight=False)
-        _serve(producer, flight, 0.02)
+        _serve(producer, first, 0.02)
     # After a purge the sequence numbers have a gap.
-    return _clear(producer, flight) and not failed
+    return ending if _clear(producer, first) or ending == "failed" else "given up"
 
 
-def _hand_over(
+def hand_over(
     producer: Producer, flight: Flight, indexes: Sequence[int], until: float, gate: Gate | None = None
 ) -> None:
+    """Give these messages to the client. What the gate stops is left out, and what the client refuses closes it."""
     produce, messages, report, headers_of = producer.produce, flight.messages, flight.reporter(), flight.headers_of
     for index in indexes:
         message = messages[index]
@@ -61,13 +81,17 @@ def _hand_over(
             continue
         while True:
             try:
-                # No timestamp: retention goes by it, and an old event must not expire as soon as it is written.
+                # No timestamp (0): retention goes by it, and an old event must not expire as soon as it is written.
+                # The other arguments by their places, too: the binding takes a third of its time to look up names.
                 produce(
                     message.destination,
                     message.payload,
                     message.key,
-                    headers=headers_of(message),  # type: ignore[arg-type]  # lists are invariant
-                    on_delivery=partial(report, index),
+                    _ANY_PARTITION,
+                    partial(report, index),
+                    None,
+                    0,
+                    headers_of(message),  # type: ignore[arg-type]  # lists are invariant
                 )
             except BufferError:  # the client's queue is full: serve reports until there is room
                 if gate is not None and (flight.broken or flight.reported or time.monotonic() >= until):

@@ -9,11 +9,16 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ...errors import BrokerUnavailable
-from ...ports import Outcome, Publisher, Unavailable
+from ...ports import BeginsInOrder, Outcome, Publisher, Unavailable, UnderWay
 from .rounds import Round
 
 DEPTH: Final = 2
 """Rounds handed over at once: one on its way, one that follows without a pause."""
+
+_LOOK_EVERY: Final = 0.002
+"""Seconds between looks for the next round, which may be handed over while the one before waits for its answers."""
+
+_LONG: Final = 1.0
 
 
 class Finished(NamedTuple):
@@ -24,7 +29,11 @@ class Finished(NamedTuple):
 
 
 class Sender:
-    """Publishes rounds one after the other, in the order in which they were handed over."""
+    """Publishes rounds one after the other, in the order in which they were handed over.
+
+    A publisher that can begin a round before the last one has ended gets it then: no two under way share a stream,
+    since no two share a partition.
+    """
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
@@ -32,6 +41,10 @@ class Sender:
         self._finished: deque[Finished] = deque()
         self._news = threading.Condition()
         self._error: BaseException | None = None
+        self._begun: deque[tuple[Round, UnderWay]] = deque()
+        self._ahead = publisher if isinstance(publisher, BeginsInOrder) else None
+        self._at_once = 1 if self._ahead is None else DEPTH
+        self._ending = False
         self._thread = threading.Thread(target=self._run, name="pillarbox-sender", daemon=True)
         self.under_way = 0
         self.bytes_under_way = 0
@@ -77,20 +90,42 @@ class Sender:
             self._thread.join(seconds)
 
     def _run(self) -> None:
-        while (round_ := self._todo.get()) is not None:
-            try:
-                finished = Finished(round_, self._publish(round_))
-            except BaseException as error:  # noqa: BLE001 - raised again in the relay's own thread, by take()
-                with self._news:
-                    self._error = error
-                    self._news.notify_all()
-                return
+        try:
+            while self._begin_what_is_there():
+                self._await_first()
+        except BaseException as error:  # noqa: BLE001 - raised again in the relay's own thread, by take()
             with self._news:
-                self._finished.append(finished)
+                self._error = error
                 self._news.notify_all()
 
-    def _publish(self, round_: Round) -> Sequence[Outcome]:
+    def _begin_what_is_there(self) -> bool:
+        """Hand over all that may go now; waits for a round where none is begun. False: that was all, for ever."""
+        while not self._ending and len(self._begun) < self._at_once:
+            try:
+                round_ = self._todo.get(block=not self._begun)
+            except queue.Empty:
+                break
+            if round_ is None:
+                self._ending = True
+            else:
+                self._begun.append((round_, self._begin(round_)))
+        return bool(self._begun)
+
+    def _begin(self, round_: Round) -> UnderWay:
+        messages = [delivery.message for delivery in round_.send]
+        if self._ahead is not None:
+            return self._ahead.begin_in_order(messages)
+        return lambda seconds: self._publisher.publish_in_order(messages)
+
+    def _await_first(self) -> None:
+        round_, wait = self._begun[0]
+        may_begin_another = len(self._begun) < self._at_once and not self._ending
         try:
-            return self._publisher.publish_in_order([delivery.message for delivery in round_.send])
+            outcomes = wait(_LOOK_EVERY if may_begin_another else _LONG)
         except BrokerUnavailable as error:
-            return [Unavailable(error.message)] * len(round_.send)
+            outcomes = [Unavailable(error.message)] * len(round_.send)
+        if outcomes is not None:
+            self._begun.popleft()
+            with self._news:
+                self._finished.append(Finished(round_, outcomes))
+                self._news.notify_all()

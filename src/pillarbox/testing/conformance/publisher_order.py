@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from ...event.destination import Destination
 from ...event.message import Message
-from ...ports import Confirmed, Outcome, Rejected, Withheld
+from ...ports import BeginsInOrder, Confirmed, Outcome, Publisher, Rejected, UnderWay, Withheld
 from .publisher import PublisherSuite, kinds
 from .publisher_world import Arrived, PublisherUnderTest, PublisherWorld, message, messages, same
 
@@ -143,6 +143,36 @@ class PublisherOrderConformance(PublisherSuite):
         assert isinstance(refused, Rejected)
         assert kinds(outcomes) == {"Confirmed": 39}
 
+    # The next batch is begun while the one before is under way -------------------------------------------------------
+
+    def test_batches_that_are_begun_ahead_arrive_once_and_in_order(self, world: PublisherWorld) -> None:
+        there = world.under_test.new_destination()
+        sent = messages(there, 2_000, keys=12)
+        with world.publisher() as publisher:
+            for some in begun_ahead(publisher, [sent[at : at + 200] for at in range(0, 2_000, 200)]):
+                assert kinds(some) == {"Confirmed": 200}
+        arrived = world.under_test.arrived(there, 2_000)
+        assert same(sent, arrived)
+        assert in_order(sent, arrived)
+
+    @pytest.mark.parametrize("at", [0, 1, 2, 3, 4], ids="batch-{}".format)
+    def test_behind_a_refused_message_its_key_waits_in_the_batches_begun_ahead_as_well(
+        self, world: PublisherWorld, too_large: int, at: int
+    ) -> None:
+        there = world.under_test.new_destination()
+        sent = messages(there, 300, keys=12)
+        bad = 60 * at + 13
+        sent[bad] = sent[bad]._replace(payload=b"x" * too_large)
+        with world.publisher() as publisher:
+            ended = begun_ahead(publisher, [sent[start : start + 60] for start in range(0, 300, 60)])
+        outcomes = [outcome for some in ended for outcome in some]
+        overlap = 60 * min(at + 2, 5)  # what is begun later was begun knowing of the refusal
+        assert_stopped_at(sent[:overlap], outcomes[:overlap], bad)
+        arrived = world.under_test.arrived(there, len(confirmed_ids(sent, outcomes)))
+        assert {one.headers["id"] for one in arrived} == confirmed_ids(sent, outcomes)
+        others = [one for one in sent if one.key != sent[bad].key]
+        assert in_order(others, [one for one in arrived if one.key != sent[bad].key])
+
     # The destination is missing ---------------------------------------------------------------------------------------
 
     def test_a_missing_destination_stops_no_other_and_catches_up_in_order(
@@ -163,6 +193,27 @@ class PublisherOrderConformance(PublisherSuite):
 
 
 # Helpers --------------------------------------------------------------------------------------------------------------
+
+
+def begun_ahead(publisher: Publisher, batches: Sequence[Sequence[Message]]) -> list[list[Outcome]]:
+    """The outcomes of each, with one batch begun behind the one that is awaited, as a relay does."""
+    if not isinstance(publisher, BeginsInOrder):
+        pytest.skip("needs a publisher that begins a batch while another is under way")
+    found: list[list[Outcome]] = []
+    under_way: deque[UnderWay] = deque()
+    for batch in batches:
+        under_way.append(publisher.begin_in_order(batch))
+        if len(under_way) == 2:
+            found.append(ended(under_way.popleft()))
+    return found + [ended(wait) for wait in under_way]
+
+
+def ended(wait: UnderWay, seconds: float = 30.0) -> list[Outcome]:
+    """Its outcomes, within this time."""
+    until = time.monotonic() + seconds
+    while (outcomes := wait(0.1)) is None:
+        assert time.monotonic() < until, "a batch has no outcomes"
+    return outcomes
 
 
 def in_order(sent: Sequence[Message], arrived: Sequence[Arrived]) -> bool:
