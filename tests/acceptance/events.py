@@ -18,13 +18,14 @@ class Shop:
 
     database: str
     broker: str
+    table_prefix: str = ""
 
     @classmethod
-    def made(cls, database: str, broker: str) -> Shop:
+    def made(cls, database: str, broker: str, table_prefix: str = "") -> Shop:
         engine = relay_engine(database)
-        install(engine)
+        install(engine, table_prefix=table_prefix)
         engine.dispose()
-        return cls(database, broker)
+        return cls(database, broker, table_prefix)
 
     @property
     def env(self) -> dict[str, str]:
@@ -33,7 +34,7 @@ class Shop:
     def place(self, count: int, *, event_type: str = "order.created", to: str = "orders") -> list[str]:
         """Commit ``count`` events; returns their ids."""
         engine = relay_engine(self.database)
-        outbox = Outbox(bind=engine)
+        outbox = Outbox(bind=engine, table_prefix=self.table_prefix)
         with engine.begin() as connection:
             queued = [
                 outbox.add(connection, Event({"n": n}, type=event_type, aggregate=("order", n)), to=to)
@@ -44,7 +45,7 @@ class Shop:
 
     def kill_all(self, reason: str = "unroutable: nobody wants it") -> None:
         """Give every ready event up."""
-        engine = relay_engine(self.database)
+        engine = relay_engine(self.database, table_prefix=self.table_prefix)
         store = RowLeaseStore(engine, relay_id="undertaker", lease=60)
         while (claim := store.claim(1000)).deliveries:
             dead = [Parked(d.key, d.lane, "DEAD", None, 3, reason) for d in claim.deliveries]
@@ -52,15 +53,15 @@ class Shop:
         store.close()  # takes its registration back, and closes the engine
 
     def execute(self, sql: str) -> None:
-        """Change something by hand."""
-        engine = relay_engine(self.database)
+        """Change something by hand; names of tables without prefix."""
+        engine = relay_engine(self.database, table_prefix=self.table_prefix)
         with engine.begin() as connection:
             connection.execute(text(sql))
         engine.dispose()
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
-        """What a plain SELECT says."""
-        engine = relay_engine(self.database)
+        """What a plain SELECT says; names of tables without prefix."""
+        engine = relay_engine(self.database, table_prefix=self.table_prefix)
         try:
             with engine.connect() as connection:
                 return [tuple(row) for row in connection.execute(text(sql))]

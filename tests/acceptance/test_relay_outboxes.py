@@ -15,9 +15,17 @@ from .test_relay_endpoints import ANYWHERE, get
 
 def served(cli: Cli, **shops: Shop) -> tuple[str, ...]:
     """A settings file for these, and the command."""
-    tables = [f'[outboxes.{n}]\ndatabase = "{s.database}"\nbroker = "{s.broker}"\n' for n, s in shops.items()]
-    (cli.folder / "pillarbox.toml").write_text("\n".join(tables))
+    write_settings(cli.folder, **shops)
     return ("relay", *ANYWHERE, "--lease", "2", "--broker-deadline", "0.5")
+
+
+def write_settings(folder: Path, **shops: Shop) -> None:
+    settings = {
+        name: {"database": one.database, "broker": one.broker, "table_prefix": one.table_prefix}
+        for name, one in shops.items()
+    }
+    tables = [[f"[outboxes.{n}]", *(f'{key} = "{value}"' for key, value in t.items())] for n, t in settings.items()]
+    (folder / "pillarbox.toml").write_text("\n".join(line for table in tables for line in table))
 
 
 def sent(shop: Shop) -> int:
