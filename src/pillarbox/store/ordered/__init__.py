@@ -95,6 +95,7 @@ class PartitionStore:
     def enter(self, seconds: float) -> None:
         """See ports.Ownership.enter. Waits up to a lease for rows that a row-lease relay left leased."""
         self._known_partitions()
+        self._renewals.read(_nothing)  # that no second connection is to be had shows now, not at the first renewal
         deadline = self._monotonic() + self._lease
         while True:
             try:
@@ -258,6 +259,10 @@ def _first_look(connection: Connection) -> int:
     server = look_at(connection)
     log.info("outbox on %s, partitions leased", server)
     return int(connection.execute(text("SELECT partitions FROM outbox_meta WHERE one = 1")).scalar_one())
+
+
+def _nothing(_connection: Connection) -> None:
+    """Ask nothing: the connection is opened all the same."""
 
 
 def _heal(connection: Connection, partitions: int) -> None:
