@@ -19,6 +19,14 @@ def kill(part: str) -> None:
     process.kill()
 
 
+def end(part: str) -> None:
+    """SIGTERM, as an operator stops it; returns when the process is gone. A broker hands its partitions over first."""
+    process = _find(part)[1]
+    if process.pid() is None:
+        raise ServiceError(f"{part} is not running")
+    process.end(seconds=40)
+
+
 def start(*parts: str) -> None:
     """Starts killed processes again, together, and waits until each answers: a broker, until it is registered.
 
@@ -46,6 +54,17 @@ def killed(*parts: str) -> Iterator[None]:
     try:
         for part in parts:
             kill(part)
+        yield
+    finally:
+        start(*parts)
+
+
+@contextmanager
+def ended(*parts: str) -> Iterator[None]:
+    """These processes are stopped in order inside the block and up again after it."""
+    try:
+        for part in parts:
+            end(part)
         yield
     finally:
         start(*parts)
