@@ -23,6 +23,11 @@ POINTS: Final = (
     "consumer.after-handler",  # handler ran, its transaction is not committed
     "consumer.after-commit",  # effect and mark are committed, the broker has no acknowledgement
     "consumer.after-ack",  # acknowledged
+    "dead-letters.sent",  # the copy of a consumer's dead letter is confirmed, the letter is still there
+    "effect.before-start",  # the handler calls; nothing is written, nothing was done outside
+    "effect.started",  # that it begins is committed, nothing was done outside
+    "effect.called",  # it answered, the answer is not kept
+    "effect.done",  # the answer is committed
 )
 
 _hook: Hook | None = None

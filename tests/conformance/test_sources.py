@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from pillarbox.testing.conformance.consumer_deadletters import DeadLetterConformance
 from pillarbox.testing.conformance.consumer_positions import PositionConformance
 from pillarbox.testing.conformance.consumer_retry import RetryConformance
 from tests.conformance.test_consumer_embedded import Embedded
@@ -15,13 +16,13 @@ from tests.conformance.test_consumer_rabbitmq import Rabbit
 from tests.services_fixtures import MakeTopic
 
 
-class TestMemory(PositionConformance, RetryConformance):
+class TestMemory(PositionConformance, RetryConformance, DeadLetterConformance):
     @pytest.fixture
     def under_test(self) -> InMemory:
         return InMemory()
 
 
-class TestEmbedded(PositionConformance, RetryConformance):
+class TestEmbedded(PositionConformance, RetryConformance, DeadLetterConformance):
     @pytest.fixture
     def under_test(self, tmp_path: Path) -> Iterator[Embedded]:
         under_test = Embedded(tmp_path / "events.log")
@@ -29,7 +30,7 @@ class TestEmbedded(PositionConformance, RetryConformance):
         under_test.log.close()
 
 
-class TestKafka(PositionConformance, RetryConformance):
+class TestKafka(PositionConformance, RetryConformance, DeadLetterConformance):
     @pytest.fixture
     def under_test(self, kafka_url: str, kafka_admin: AdminClient, make_topic: MakeTopic) -> Iterator[Kafka]:
         under_test = Kafka(kafka_url, kafka_admin, make_topic)
@@ -37,7 +38,7 @@ class TestKafka(PositionConformance, RetryConformance):
         under_test.clean_up()
 
 
-class TestRabbitMQ(PositionConformance, RetryConformance):
+class TestRabbitMQ(PositionConformance, RetryConformance, DeadLetterConformance):
     @pytest.fixture
     def under_test(self, rabbitmq_url: str) -> Iterator[Rabbit]:
         under_test = Rabbit(rabbitmq_url)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .commands import config, consume, dead, demo, held, inbox, init, prune, relay, status
+from .commands import config, consume, dead, dead_letters, demo, effects, held, inbox, init, prune, relay, status
 
 app = typer.Typer(
     name="pillarbox",
@@ -25,6 +25,8 @@ app.add_typer(dead.app, name="dead")
 app.add_typer(held.app, name="held")
 app.command("prune")(prune.prune)
 app.add_typer(inbox.app, name="inbox")
+app.add_typer(effects.app, name="effects")
+app.add_typer(dead_letters.app, name="dead-letters")
 app.command("demo")(demo.demo)
 app.add_typer(config.app, name="config")
 

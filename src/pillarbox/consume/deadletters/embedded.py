@@ -1,4 +1,4 @@
-"""Dead letters in the embedded log. Copy and note are one transaction."""
+"""Dead letters in the embedded log."""
 
 from __future__ import annotations
 
@@ -37,13 +37,17 @@ class EmbeddedBox:
         letters = [_letter(record) for record in records if REPLAYED not in record.headers]
         yield from sorted((one for one in letters if one.place not in gone), key=lambda one: one.given_up_at)
 
-    def replay(self, letter: Letter, order: Order) -> None:
-        """Append the copy and the note."""
+    def send(self, letter: Letter, order: Order) -> None:
+        """Append a copy to the consumer's retry topic."""
         assert isinstance(letter.handle, Record)
         headers = {**without_dead_headers(letter.headers), **dict(headers_again(letter, order))}
         copy = NewRecord(self._retry, letter.key, list(headers.items()), letter.handle.body)
         self._log.create_topic(self._retry, 1)
-        self._log.append([copy, NewRecord(self._dead, letter.key, note_headers(letter, order), b"")])
+        self._log.append([copy])
+
+    def remove(self, letter: Letter, order: Order) -> None:
+        """Append the note."""
+        self._log.append([NewRecord(self._dead, letter.key, note_headers(letter, order), b"")])
 
     def close(self) -> None:
         """Close the file."""

@@ -81,14 +81,16 @@ class KafkaBox:
             if dead.REPLAYED not in headers and place not in gone:
                 yield Letter(place, text_key(message), headers, len(message.value() or b""), message)
 
-    def replay(self, letter: Letter, order: Order) -> None:
-        """Copy the record to the consumer's retry topic, then the note to the dead-letter topic, each confirmed."""
-        message = letter.handle
-        assert isinstance(message, Message)
+    def send(self, letter: Letter, order: Order) -> None:
+        """Copy the record, byte for byte, to the consumer's retry topic."""
+        message = _message(letter)
         kept: Headers = [(name, value) for name, value in readable_headers(message) if name not in dead.ADDED]
         self._side.put(self._retry, message.key(), message.value(), [*kept, *headers_again(letter, order)])
-        partition = message.partition()
-        assert partition is not None
+
+    def remove(self, letter: Letter, order: Order) -> None:
+        """Write the note behind it, in its own partition."""
+        message = _message(letter)
+        partition = cast("int", message.partition())
         self._side.put(self._dead, message.key(), None, [*note_headers(letter, order)], partition)
 
     def close(self) -> None:
@@ -137,3 +139,8 @@ class KafkaBox:
 
     def _away(self, error: KafkaException) -> BrokerUnavailable:
         return BrokerUnavailable(f"Kafka at {self._url.shown} does not answer: {self._producers.reason(error)}.")
+
+
+def _message(letter: Letter) -> Message:
+    assert isinstance(letter.handle, Message)
+    return letter.handle

@@ -75,11 +75,14 @@ class DeadLetterBox(Protocol):
         """Those that are there when it is called and were not replayed, the oldest first."""
         ...
 
-    def replay(self, letter: Letter, order: Order) -> None:
-        """Bring it to its consumer, and to no other, again: copy first, confirmed, and only then note that it left.
+    def send(self, letter: Letter, order: Order) -> None:
+        """Put a copy where its consumer, and no other, gets it; BrokerUnavailable when it is not safely there."""
+        ...
 
-        Call it before ``letters`` is asked for the next one. Raises BrokerUnavailable when the copy is not safely
-        there; then the letter stays. A crash between the two leaves both, so the consumer may get it twice.
+    def remove(self, letter: Letter, order: Order) -> None:
+        """It was sent: take it out of the dead letters, or note that it left. ``letters`` does not give it again.
+
+        Called before ``letters`` is asked for the next one.
         """
         ...
 

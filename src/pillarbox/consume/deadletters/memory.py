@@ -33,11 +33,14 @@ class MemoryBox:
             if REPLAYED not in record.headers and str(number) not in gone:
                 yield Letter(str(number), record.key, record.headers, len(record.body), record)
 
-    def replay(self, letter: Letter, order: Order) -> None:
-        """Append the copy, then the note."""
+    def send(self, letter: Letter, order: Order) -> None:
+        """Append a copy to the consumer's retry topic."""
         assert isinstance(letter.handle, MemoryRecord)
         headers = {**without_dead_headers(letter.headers), **dict(headers_again(letter, order))}
         self._broker.publish(self._retry, letter.handle.body, headers, letter.key)
+
+    def remove(self, letter: Letter, order: Order) -> None:
+        """Append the note."""
         self._broker.publish(self._dead, b"", dict(note_headers(letter, order)), letter.key)
 
     def close(self) -> None:

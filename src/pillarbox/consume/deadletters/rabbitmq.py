@@ -78,18 +78,23 @@ class RabbitBox:
         except (AMQPError, OSError) as error:
             raise self._away(error) from error
 
-    def replay(self, letter: Letter, order: Order) -> None:
-        """Publish the copy to the consumer's retry queue, wait for the confirm, then acknowledge the letter."""
-        assert isinstance(letter.handle, _Handle)
-        tag, properties, body = letter.handle
+    def send(self, letter: Letter, order: Order) -> None:
+        """Publish a copy to the consumer's retry queue and wait for the confirm."""
+        _, properties, body = _handle(letter)
         kept = {name: value for name, value in (properties.headers or {}).items() if name not in dead.ADDED}
         properties.headers = kept
         again = copy_properties(properties, headers_again(letter, order))
         try:
             self._open(self._sending).basic_publish("", self._retry, body, again, mandatory=True)
-            self._open(self._looking).basic_ack(tag)
         except (UnroutableError, NackError) as error:
             raise BrokerUnavailable(f"The queue {self._retry!r} did not take it: {error}.") from error
+        except (AMQPError, OSError) as error:
+            raise self._away(error) from error
+
+    def remove(self, letter: Letter, order: Order) -> None:
+        """Acknowledge it. Who wanted it, and why, is in the log and in the copy's ``retryReason``."""
+        try:
+            self._open(self._looking).basic_ack(_handle(letter).tag)
         except (AMQPError, OSError) as error:
             raise self._away(error) from error
 
@@ -120,3 +125,8 @@ class RabbitBox:
         if not isinstance(channel, BlockingChannel):
             raise BrokerUnavailable("The dead letters are closed.")
         return channel
+
+
+def _handle(letter: Letter) -> _Handle:
+    assert isinstance(letter.handle, _Handle)
+    return letter.handle

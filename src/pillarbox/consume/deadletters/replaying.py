@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ... import faultpoints
 from .letters import DeadLetterBox, Letter, Order
 
 _log = logging.getLogger("pillarbox.consume.deadletters")
@@ -52,7 +53,8 @@ def replay(
 ) -> Replayed:
     """Send the letters of the choice again, one after the other, each noted in the log; ``told`` hears of each.
 
-    An error ends it; what was sent by then has been sent, and what was not is still a dead letter.
+    Each is sent first, confirmed, and removed afterwards: a crash between the two leaves both, so that its consumer may
+    get it twice, and its inbox knows it. An error ends it; what was not sent is still a dead letter.
     """
     seen: set[str] = set()
     matched = replayed = 0
@@ -60,7 +62,9 @@ def replay(
         matched += 1
         seen |= {letter.event_id, letter.place}
         if not dry_run:
-            box.replay(letter, order)
+            box.send(letter, order)
+            faultpoints.reach("dead-letters.sent")
+            box.remove(letter, order)
             replayed += 1
             _log.info(
                 "dead letter %s (event %s, %s) goes to its consumer again, by %s: %s; it was given up for: %s",
