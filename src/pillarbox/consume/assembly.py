@@ -20,6 +20,7 @@ from .registrations import Registrations
 from .runner import Runner
 from .stats import ConsumerStats
 from .stopping import StopFlag
+from .watch import HandlerWatch
 from .workers import OwnThread, Threads, Workers
 
 
@@ -28,31 +29,32 @@ def assemble(
     choices: Choices,
     *,
     source: Source,
-    database: InboxDatabase,
+    engine: Engine,
     registrations: Registrations,
     stats: ConsumerStats,
     stop: StopFlag,
+    pause: StopFlag,
     clock: Clock,
     chance: Callable[[], float],
 ) -> Runner:
     """A runner whose source is open and whose database was checked."""
     many = choices.in_hand
-    board = Board(Desk(many, choices.ahead_bytes), stats, clock, stop, limit=choices.batch, many=many)
+    board = Board(Desk(many, choices.ahead_bytes), stats, clock, stop, pause, limit=choices.batch, many=many)
     alone = choices.workers == 1
     holds = source.holds if alone else lambda _: True  # a source is used by one thread only
     performer = Performer(name, registrations, choices, chance, holds, board.count, lambda: board.closed)
+    watch = HandlerWatch(name, choices.handler_timeout, lambda: board.count("timeouts", 1))
     workers: Workers
     if alone:
-        workers = OwnThread(board, performer, database)
+        workers = OwnThread(board, performer, InboxDatabase(engine, watch if choices.handler_timeout else None))
     else:
-        database.close()  # it was for the check
-        databases = _databases(database.engine)
-        workers = Threads(board, performer, databases, number=choices.workers, name=name)
+        workers = Threads(board, performer, engine, watch, number=choices.workers, name=name)
     return Runner(
         name=name,
         source=source,
         board=board,
         workers=workers,
+        watch=watch,
         accounts=Accounts(name, board, source, stats, clock, many),
         errands=Errands(name, board, source, stats, chance),
         stop=stop,
@@ -71,7 +73,3 @@ def check_pool(engine: Engine, connections: int) -> None:
             f"{connections} workers need a connection each; the engine's pool has {size() + more}.",
             fix=f"Give the engine pool_size={connections}, or fewer workers.",
         )
-
-
-def _databases(engine: Engine) -> Callable[[], InboxDatabase]:
-    return lambda: InboxDatabase(engine)

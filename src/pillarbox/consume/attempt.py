@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlch
 from sqlalchemy.orm import Session
 
 from .. import faultpoints
-from ..errors import HandlerEndedTransaction
+from ..errors import HandlerEndedTransaction, HandlerTimedOut
 from ..store.failures import Fault, fault_of
 from ..store.inbox import is_marked, mark, unmark
 from .database import InboxDatabase
@@ -83,7 +83,9 @@ def _in_transaction(
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises is the event's failure
         if database.guard.ended_on_server:
             return _half_done(database, consumer, event_id, error)
-        return away(database, error)._replace(in_handler=True) if database.lost else Failed(error)
+        if database.lost and not isinstance(error, HandlerTimedOut):
+            return away(database, error)._replace(in_handler=True)
+        return Failed(error)
     faultpoints.reach("consumer.after-handler")
     return commit(database, session)
 

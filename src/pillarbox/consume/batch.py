@@ -8,6 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from .. import faultpoints
+from ..errors import HandlerTimedOut
 from ..store.inbox import mark_many, unmark
 from .attempt import Applied, DatabaseAway, Duplicate, Failed, Result, away, call, check_mark, commit
 from .database import InboxDatabase
@@ -64,7 +65,9 @@ def _in_transaction(
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises
         if database.guard.ended_on_server:
             return _half_done(database, consumer, events, results, steps, done, error)
-        return away(database, error)._replace(in_handler=True) if database.lost else Failed(error)
+        if database.lost and not isinstance(error, HandlerTimedOut):
+            return away(database, error)._replace(in_handler=True)
+        return Failed(error)
     faultpoints.reach("consumer.after-handler")
     committed = commit(database, session)
     if not isinstance(committed, Applied):

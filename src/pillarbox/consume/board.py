@@ -36,14 +36,16 @@ class Errand(NamedTuple):
 class Board:
     """``limit``: the most messages of one transaction; ``many``: finished ones that want to be acknowledged at once.
 
-    From the moment when ``stop`` is set nothing more is handed out.
+    From the moment when ``stop`` is set nothing more is handed out; while ``pause`` is set, nothing is handed out and
+    nothing fetched.
     """
 
     def __init__(
-        self, desk: Desk, stats: ConsumerStats, clock: Clock, stop: StopFlag, *, limit: int, many: int
+        self, desk: Desk, stats: ConsumerStats, clock: Clock, stop: StopFlag, pause: StopFlag, *, limit: int, many: int
     ) -> None:
         self._desk = desk
         self._stop = stop
+        self._pause = pause
         self._stats = stats
         self._clock = clock
         self._limit = limit
@@ -57,7 +59,6 @@ class Board:
         self._finished: list[Incoming] = []
         self._held_until = 0.0
         self._closed = False
-        self._paused = False
         self._broken: BaseException | None = None
 
     # The workers' side ------------------------------------------------------------------------------------------------
@@ -182,12 +183,6 @@ class Board:
             if self._idle:
                 self._work.notify()
 
-    def pause(self, paused: bool) -> None:
-        """While paused nothing is handed out and nothing fetched."""
-        with self._lock:
-            self._paused = paused
-            self._work.notify_all()
-
     def close(self) -> None:
         """Hand nothing out any more."""
         with self._lock:
@@ -207,18 +202,18 @@ class Board:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _take(self, now: float) -> list[Job]:
-        if self.closed or self._paused or now < self._held_until:
+        if self.closed or self._pause.is_set() or now < self._held_until:
             return []
         return self._desk.take(now, self._limit)
 
     def _room(self) -> int:
-        room = 0 if self._paused else self._desk.room
+        room = 0 if self._pause.is_set() else self._desk.room
         enough = room * ROOM_SHARE < self._most and self._desk.until_due(self._clock.monotonic()) == 0.0
         return 0 if enough else room
 
     def _until_work(self, now: float) -> float:
         """Seconds; infinite while nothing but news can make work."""
-        if self._paused:
+        if self._pause.is_set():
             return float("inf")
         due = self._desk.until_due(now)
         return float("inf") if due is None else max(due, self._held_until - now)

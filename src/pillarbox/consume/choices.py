@@ -24,10 +24,13 @@ class Choices:
     on_error: Mapping[type[Exception], Verdict] = field(default_factory=lambda: NO_CLASSES)
     foreign: Policy = "set aside"
     unknown: Policy = "skip"
+    handler_timeout: float | None = None
 
     def __post_init__(self) -> None:
         if self.drain <= 0:
             raise BadConsumer(f"drain must be > 0 seconds, got {self.drain}.", fix="Correct it.")
+        if self.handler_timeout is not None and self.handler_timeout <= 0:
+            raise BadConsumer(f"handler_timeout must be > 0 seconds, got {self.handler_timeout}.", fix="Correct it.")
         for name in ("workers", "batch", "ahead", "ahead_bytes"):
             if getattr(self, name) < 1:
                 raise BadConsumer(f"{name} must be at least 1, got {getattr(self, name)}.", fix="Correct it.")

@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any, TypeVar
 
 from sqlalchemy.engine import Engine
@@ -28,7 +28,7 @@ from .signals import draining_signals
 from .signature import Kind
 from .sources import Broker, check_scheme, make_source
 from .stats import ConsumerStats
-from .stopping import StopFlag
+from .stopping import PauseFlag, StopFlag
 from .verdicts import NO_CLASSES, Policy, Verdict
 
 H = TypeVar("H", bound=Callable[..., object])
@@ -52,6 +52,8 @@ class Consumer:
 
     ``foreign`` says what becomes of messages that are no events (no id, no type, another content type, no JSON):
     ``"set aside"``, ``"skip"`` or ``"raise"``; ``unknown`` the same of events without handler.
+
+    ``handler_timeout`` (seconds) bounds a handler: it is reported with its stack, interrupted, and counts as failed.
 
     ``workers`` is how many handlers run at the same time, each in a thread and with a connection of its own; events of
     one key still one after the other. ``batch`` is the most events that share a transaction. ``ahead`` and
@@ -81,6 +83,7 @@ class Consumer:
         on_error: Mapping[type[Exception], Verdict] = NO_CLASSES,
         foreign: Policy = "set aside",
         unknown: Policy = "skip",
+        handler_timeout: float | None = None,
         options: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
@@ -90,7 +93,9 @@ class Consumer:
         self.stats = ConsumerStats()
         if isinstance(broker, str):
             check_scheme(broker)
-        self._choices = Choices(retry, drain, workers, batch, ahead, ahead_bytes, on_error, foreign, unknown)
+        self._choices = Choices(
+            retry, drain, workers, batch, ahead, ahead_bytes, on_error, foreign, unknown, handler_timeout
+        )
         self._database = database
         self._broker = broker
         self._options = dict(options or {})
@@ -98,6 +103,7 @@ class Consumer:
         self._chance = chance
         self._registrations = Registrations()
         self._stop = StopFlag()
+        self._pause = PauseFlag()
         self._busy = threading.Lock()
 
     def on(self, event_type: type | str) -> Callable[[H], H]:
@@ -161,6 +167,22 @@ class Consumer:
         """Ask the consumer to drain. Safe from any thread and signal handler; before a run, that run ends at once."""
         self._stop.set()
 
+    def pause(self) -> None:
+        """Fetch nothing and begin nothing until :meth:`resume`; handlers in progress go on. Safe from any thread.
+
+        The consumer stays in its group and keeps its partitions. Before a run, that run begins paused.
+        """
+        self._pause.set()
+
+    def resume(self) -> None:
+        """Go on after :meth:`pause`."""
+        self._pause.clear()
+
+    @property
+    def paused(self) -> bool:
+        """True between :meth:`pause` and :meth:`resume`."""
+        return self._pause.is_set()
+
     def open_engine(self) -> tuple[Engine, bool]:
         """The engine of the consumer's database, and whether it was made here (and is to be disposed of) from a URL."""
         if isinstance(self._database, Engine):
@@ -202,9 +224,8 @@ class Consumer:
             engine, own = self.open_engine()
             if own:
                 cleanup.callback(engine.dispose)
-            database = InboxDatabase(engine)
-            cleanup.callback(database.close)
-            database.check()
+            with closing(InboxDatabase(engine)) as database:
+                database.check()
             cleanup.callback(source.close)
             source.open()
             ready()
@@ -212,10 +233,11 @@ class Consumer:
                 self.name,
                 self._choices,
                 source=source,
-                database=database,
+                engine=engine,
                 registrations=self._registrations,
                 stats=self.stats,
                 stop=self._stop,
+                pause=self._pause,
                 clock=self._clock,
                 chance=self._chance,
             ).run()

@@ -10,13 +10,15 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from ..errors import BadConsumer
+from ..errors import BadConsumer, HandlerTimedOut
 from ..store.drivers import driver_of
 from ..store.engines import check_schema
 from ..store.failures import connect_error
+from .cancelling import cancel_statement
 from .guard import TransactionGuard
 from .handlers import Handler
 from .received import Received
+from .watch import HandlerWatch, ThreadInterrupt
 
 _log = logging.getLogger("pillarbox.consume")
 
@@ -27,8 +29,9 @@ class InboxDatabase:
     READ COMMITTED: under MySQL's default, REPEATABLE READ, marks would lock gaps and consumers wait for one another.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, watch: HandlerWatch | None = None) -> None:
         self.engine = engine
+        self._watch = watch
         self._connection: Connection | None = None
         self._guard: TransactionGuard | None = None
         self._distrusted = False
@@ -65,10 +68,24 @@ class InboxDatabase:
         return Session(bind=connection)
 
     def call(self, handler: Handler, events: Sequence[Received[Any]], session: Session) -> None:
-        """Run a handler in the session's transaction."""
+        """Run a handler in the session's transaction; HandlerTimedOut (PB-049) when it is under watch and too slow."""
+        if self._watch is None:
+            self._call(handler, events, session)
+            return
+        try:
+            self._watch.run(handler.name, lambda: self._call(handler, events, session), ThreadInterrupt(self._cancel))
+        except HandlerTimedOut:
+            self.distrust()  # who knows where it was interrupted
+            raise
+
+    def _call(self, handler: Handler, events: Sequence[Received[Any]], session: Session) -> None:
         answer = handler.call(events, session, session.connection)
         if hasattr(answer, "__await__"):
             raise TypeError(f"The handler {handler.name!r} returned an awaitable, which nobody will await.")
+
+    def _cancel(self) -> None:
+        if self._connection is not None and self.guard.in_statement:
+            cancel_statement(self._connection)
 
     def end(self, session: Session) -> None:
         """Roll back what was not committed, and forget the connection when it can no longer be trusted."""

@@ -55,6 +55,11 @@ class TransactionGuard:
             self._watching = False
 
     @property
+    def in_statement(self) -> bool:
+        """True while a statement is with the server; asked from another thread."""
+        return self._unfinished > 0
+
+    @property
     def doubtful(self) -> bool:
         """True when a statement failed since the watch began."""
         return self._unfinished > 0 or self._failed(self._connection)

@@ -21,6 +21,7 @@ from .board import Board
 from .errands import Errands
 from .signals import DrainInterrupted
 from .stopping import StopFlag
+from .watch import HandlerWatch
 from .workers import Workers
 
 _log = logging.getLogger("pillarbox.consume")
@@ -39,6 +40,7 @@ class Runner:
     source: Source
     board: Board
     workers: Workers
+    watch: HandlerWatch
     accounts: Accounts
     errands: Errands
     stop: StopFlag
@@ -49,6 +51,10 @@ class Runner:
 
     def run(self) -> None:
         """Consume until told to stop; what is finished by then is acknowledged."""
+        with self.watch.running():
+            self._run()
+
+    def _run(self) -> None:
         self.workers.start()
         try:
             while not self.stop.is_set():
@@ -107,6 +113,7 @@ class Runner:
             if self.board.working == 0:
                 return
             if self.clock.monotonic() >= until:
+                self.workers.interrupt()
                 raise DrainInterrupted(f"A handler of the consumer {self.name!r} does not end.")
             self.board.wait(BUSY_SECONDS)
             self.accounts.keep()

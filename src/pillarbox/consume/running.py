@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from .signals import DrainInterrupted
 from .stats import ConsumerStats
 from .stopping import StopFlag
 
@@ -55,7 +56,7 @@ class Running:
     def stop(self) -> None:
         """Finish the current event, acknowledge, close. TimeoutError when that takes longer than the drain deadline."""
         self._ask()
-        if self._thread.is_alive():
+        if self._thread.is_alive() or isinstance(self._error, DrainInterrupted):
             raise TimeoutError(f"A handler of the consumer {self._name!r} still runs {self._drain:g} s after the stop.")
         if self._error is not None:
             error, self._error = self._error, None

@@ -14,7 +14,7 @@ class ConsumerStats:
     to drop), ``dead`` (set aside) or ``dropped`` (the broker took it back), or stays unfinished at a stop.
     ``acknowledged`` counts what the broker was told. ``retried`` counts failed attempts that were tried again,
     ``database_away`` the waits for the database, ``broker_away`` failures of the broker, ``split`` the batches that
-    failed and were applied event by event.
+    failed and were applied event by event, ``timeouts`` the handlers that were interrupted.
     """
 
     received: int = 0
@@ -30,6 +30,7 @@ class ConsumerStats:
     database_away: int = 0
     broker_away: int = 0
     split: int = 0
+    timeouts: int = 0
 
     def as_dict(self) -> dict[str, int]:
         """The counters by name."""

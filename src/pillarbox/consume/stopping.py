@@ -1,4 +1,4 @@
-"""How a running consumer is told to stop."""
+"""How a running consumer is told to stop, or to pause."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ class StopFlag:
     def is_set(self) -> bool:
         """True once somebody asked."""
         return self._asked
+
+
+class PauseFlag(StopFlag):
+    """The same, and it can be taken back."""
+
+    __slots__ = ()
+
+    def clear(self) -> None:
+        """Go on."""
+        self._asked = False

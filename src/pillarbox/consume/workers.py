@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final, Protocol
+
+from sqlalchemy.engine import Engine
 
 from .board import Board
 from .database import InboxDatabase
 from .performing import Performer
+from .watch import HandlerWatch
 
 _log = logging.getLogger("pillarbox.consume")
 
@@ -29,6 +33,10 @@ class Workers(Protocol):
 
     def turn(self, between: Callable[[], bool]) -> None:
         """The polling thread has time. ``between`` is called after each transaction; False: leave it at that."""
+        ...
+
+    def interrupt(self) -> None:
+        """The drain deadline is over: interrupt handlers that still run."""
         ...
 
     def close(self) -> None:
@@ -54,19 +62,24 @@ class OwnThread:
             if not between():
                 return
 
+    def interrupt(self) -> None:
+        """Whoever drains is not in a handler."""
+
     def close(self) -> None:
-        """The connection is closed by who opened it."""
+        """Give the connection back."""
+        self._database.close()
 
 
 class Threads:
     """``number`` daemon threads; a handler that never ends must not keep the process."""
 
     def __init__(
-        self, board: Board, performer: Performer, databases: Callable[[], InboxDatabase], *, number: int, name: str
+        self, board: Board, performer: Performer, engine: Engine, watch: HandlerWatch, *, number: int, name: str
     ) -> None:
         self._board = board
         self._performer = performer
-        self._databases = databases
+        self._engine = engine
+        self._watch = watch
         self._threads = [
             threading.Thread(target=self._main, name=f"pillarbox-worker-{name}-{n}", daemon=True)
             for n in range(1, number + 1)
@@ -80,16 +93,21 @@ class Threads:
     def turn(self, between: Callable[[], bool]) -> None:
         """They work by themselves."""
 
+    def interrupt(self) -> None:
+        """By an exception in each thread."""
+        self._watch.interrupt_all()
+
     def close(self) -> None:
         """Wait a moment for the threads; one whose handler hangs is left behind."""
         self._board.close()
+        until = time.monotonic() + JOIN_SECONDS
         for thread in self._threads:
-            thread.join(JOIN_SECONDS)
+            thread.join(max(0.0, until - time.monotonic()))
             if thread.is_alive():
                 _log.error("%s is left behind: its handler does not end", thread.name)
 
     def _main(self) -> None:
-        database = self._databases()
+        database = InboxDatabase(self._engine, self._watch)
         try:
             while not self._board.closed:
                 if jobs := self._board.take(WAIT_SECONDS):
