@@ -46,7 +46,7 @@ class RabbitBroker:
 def queue_that_survives(url: str, name: str = "events") -> None:
     """Declare a durable queue that is still there when the node is killed in the next moment.
 
-    Before 4.0 a queue is a transaction of Mnesia, which writes it at once and that it was decided up to two seconds
+    In RabbitMQ 3 a queue is a transaction of Mnesia, which writes it at once and that it was decided up to two seconds
     later (a cast to mnesia_recover, behind RabbitMQ's own sync). Killed in between, the node takes the queue for never
     declared, although declare-ok and even confirms were given. The sync of the next declaration writes both.
     """

@@ -11,7 +11,8 @@ from sqlalchemy import make_url
 from pillarbox.errors import AccessRefused, BadUrl, BrokerUnavailable
 from pillarbox.event.destination import Destination, Exchange, Topic
 from pillarbox.ports import Confirmed, Rejected, Unavailable
-from pillarbox.publish.rabbitmq import DestinationFacts, inspect, parse_rabbitmq_url
+from pillarbox.publish.rabbitmq import DestinationFacts, inspect
+from pillarbox.publish.rabbitmq.url import parse_rabbitmq_url
 from pillarbox.publish.registry import open_publisher
 from pillarbox.testing.conformance.publisher_world import message, messages
 from tests.management import Management
@@ -176,12 +177,11 @@ def test_an_exchange_that_loses_events_is_warned_of(broker: RabbitBroker) -> Non
 
 
 def test_PB_005_and_PB_008_an_API_that_is_away_or_refuses_is_told(broker: RabbitBroker) -> None:
-    away = parse_rabbitmq_url(f"{broker.direct}?management=http://127.0.0.1:1", connect_timeout=1)
     with pytest.raises(BrokerUnavailable, match="rabbitmq_management"):
-        inspect(away, [QUEUE])
+        inspect(f"{broker.direct}?management=http://127.0.0.1:1", [QUEUE])
     wrong = make_url(broker.direct).set(password="s3cret").render_as_string(hide_password=False)
     with pytest.raises(AccessRefused, match="management API") as caught:
-        inspect(parse_rabbitmq_url(with_api(wrong), connect_timeout=1), [QUEUE])
+        inspect(with_api(wrong), [QUEUE])
     assert "s3cret" not in str(caught.value)
 
 
@@ -198,7 +198,7 @@ def with_api(url: str) -> str:
 
 
 def facts(broker: RabbitBroker, *destinations: Destination) -> list[DestinationFacts]:
-    return inspect(parse_rabbitmq_url(with_api(broker.direct), connect_timeout=1), destinations)
+    return inspect(with_api(broker.direct), destinations)
 
 
 def exists(broker: RabbitBroker, exchange: str) -> bool:

@@ -7,6 +7,5 @@ tags, ``refusals`` what the broker's refusals mean. ``inspection`` tells what qu
 
 from .inspection import DestinationFacts, QueueFacts, inspect
 from .publisher import RabbitPublisher
-from .url import parse_rabbitmq_url
 
-__all__ = ["DestinationFacts", "QueueFacts", "RabbitPublisher", "inspect", "parse_rabbitmq_url"]
+__all__ = ["DestinationFacts", "QueueFacts", "RabbitPublisher", "inspect"]

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from ...errors import AccessRefused, BrokerUnavailable
 from ...event.destination import Destination
 from .binding import leads_to
-from .url import RabbitUrl
+from .url import RabbitUrl, parse_rabbitmq_url
 
 _PORT: Final = 15672
 _TLS_PORT: Final = 15671
@@ -45,13 +45,14 @@ class DestinationFacts(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def inspect(url: RabbitUrl, destinations: Sequence[Destination], *, deadline: float = 10.0) -> list[DestinationFacts]:
+def inspect(url: str, destinations: Sequence[Destination], *, deadline: float = 10.0) -> list[DestinationFacts]:
     """The facts about each destination, within ``deadline`` seconds.
 
     The API is asked at the option ``management`` of the URL, or at port 15672 of its first host (15671 for amqps), with
-    the URL's user, who needs the tag ``management``. Raises BrokerUnavailable (PB-005) or AccessRefused (PB-008).
+    the URL's user, who needs the tag ``management``. Raises BadUrl (PB-002), BrokerUnavailable (PB-005) or
+    AccessRefused (PB-008).
     """
-    api = _Api(url, time.monotonic() + deadline)
+    api = _Api(parse_rabbitmq_url(url, connect_timeout=deadline), time.monotonic() + deadline)
     return [_facts(api, destination) for destination in destinations]
 
 
