@@ -100,7 +100,7 @@ def test_ids_that_are_not_dead_are_named_and_the_others_replayed(inline: Inline,
     one = ids["order.paid"][0]
     done = inline.run("dead", "replay", one, one, "not-an-id", env=shop.env)
     assert done.code == 1
-    assert done.out == "1 of 1 dead letters will be sent again.\n"
+    assert done.out == "1 of 1 dead letter will be sent again.\n"
     done.says("not dead: not-an-id")
 
 

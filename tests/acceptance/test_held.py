@@ -93,8 +93,13 @@ def test_a_replayed_head_is_sent_first_and_the_others_follow_in_order(inline: In
 
 def test_released_the_others_overtake_the_dead_one(inline: Inline, held: HeldShop) -> None:
     released = inline.run("held", "release", "7", env=held.env)
-    assert (released.code, released.out) == (0, "1 held keys were released.\n")
+    assert (released.code, released.out) == (0, "1 held key was released.\n")
+    listed = inline.run("held", "list", env=held.env).out  # no relay has come by yet
+    assert "drain" in listed
+    assert "let go" in listed
+    assert "unroutable" not in listed
     assert drain(inline, held.shop) == 2
+    assert inline.run("held", "list", env=held.env).out == "Nothing is held.\n"
     assert held.states() == ["DEAD", "SENT", "SENT"]
     assert held.offsets() == held.ids[1:]
 
@@ -117,6 +122,10 @@ def test_skipped_or_buried_the_head_is_kept_for_the_record_and_the_others_go(
     assert audit == [("anna", "buried: order was cancelled", 3, "unroutable: [no] such exchange")]
     assert "given up for good" in inline.run("status", env=held.env).out
     assert inline.run("dead", "replay", held.ids[0], env=held.env).code == 1
+    shown = inline.run("dead", "show", held.ids[0], "--json", env=held.env).json
+    assert [one["state"] for one in shown["letters"]] == ["BURIED"]
+    assert shown["replays"][0]["replayed_by"] == "anna"
+    assert "buried" in inline.run("dead", "show", held.ids[0], env=held.env).out
 
 
 @pytest.mark.parametrize(

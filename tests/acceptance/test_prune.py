@@ -48,7 +48,7 @@ def test_a_dry_run_counts_by_state_and_age_and_prune_does_it(shop: Shop, inline:
     assert (found["events"], found["batches"]) == (30, 4)
     assert found["states"]["SENT"]["oldest_age"] > 86_400
     assert found["states"]["PENDING"]["would_go"] == 0
-    assert "30 events would go, in 1 batches" in inline.run("prune", "--dry-run", env=shop.env).out
+    assert "30 events would go, in 1 batch;" in inline.run("prune", "--dry-run", env=shop.env).out
     assert events(shop) == 35
     done = inline.run("prune", "--json", env=shop.env)
     assert (done.code, done.json["removed"], done.json["finished"]) == (0, 30, True)

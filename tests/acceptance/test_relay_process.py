@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from .events import Shop
-from .processes import Cli
+from .processes import Cli, Inline
 
 
 def test_until_empty_sends_everything_reports_it_and_ends(cli: Cli, shop: Shop) -> None:
@@ -77,3 +77,11 @@ def test_draining_says_no_when_an_event_died(cli: Cli, shop: Shop, rabbitmq_url:
     ended = cli.run("relay", "--until-empty", "--json", env=shop.env | {"PILLARBOX_BROKER": rabbitmq_url})
     assert ended.code == 1, ended.err
     assert ended.json["sent"] == 0
+
+
+def test_draining_tells_people_why_it_says_no(inline: Inline, shop: Shop) -> None:
+    shop.place(1)
+    shop.execute("UPDATE outbox_ready SET leased_until = '2100-01-01 00:00:00', owner = 'another'")
+    ended = inline.run("relay", "--ownership", "row", "--until-empty", env=shop.env)
+    assert ended.code == 1
+    ended.says("Not empty: 1 event is left, see `pillarbox status`.")

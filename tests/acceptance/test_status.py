@@ -38,6 +38,13 @@ def test_status_watch_follows_what_happens_until_it_is_interrupted(cli: Cli, sho
     assert all(json.loads(line) for line in ended.out.splitlines())
 
 
+def test_status_watch_into_a_pipe_prints_one_table_after_the_other(cli: Cli, shop: Shop) -> None:
+    with cli.started("status", "--watch", "0.1", env=shop.env) as watching:
+        watching.until(lambda: watching.out.count("PENDING") >= 3)
+        watching.interrupt()
+        assert watching.ended().code == 130
+
+
 def test_looking_at_a_database_takes_no_write_lock(inline: Inline, shop: Shop) -> None:
     engine = relay_engine(shop.database)
     with engine.begin():  # SQLite: holds the write lock

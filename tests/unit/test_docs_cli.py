@@ -10,6 +10,7 @@ import typer.main
 
 from pillarbox.cli.app import app
 from pillarbox.cli.exit_codes import ExitCode
+from pillarbox.config import RelayConfig
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## `(pillarbox[^`]*)`\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
@@ -40,6 +41,15 @@ def test_each_command_and_option_says_in_the_help_what_it_does(name: str) -> Non
     assert COMMANDS[name].help
     for parameter in COMMANDS[name].params:
         assert parameter.opts == ["--help"] or parameter.help, parameter.name
+
+
+def test_the_help_of_relay_names_the_defaults_of_its_settings() -> None:
+    settings = {"batch", "lease", "broker_deadline", "stop_deadline", "processes", "ownership", "on_failure"}
+    helps = {parameter.name: parameter.help for parameter in COMMANDS["pillarbox relay"].params}
+    for name in settings:
+        default = getattr(RelayConfig(), name)
+        shown = f"{default:g}" if isinstance(default, float) else str(default)
+        assert re.search(rf"\bdefault {shown}\b|\b{shown}\b.*\(default\)", helps[name]), name
 
 
 def test_no_section_describes_a_command_or_option_that_is_gone() -> None:

@@ -54,7 +54,7 @@ def details_view(letter: DeadLetterDetails) -> Group:
     for name, value in letter.message._asdict().items():
         if name not in ("payload", "destination", "routing_key") and value is not None:
             facts.add_row(name, str(value))
-    replays = Table("replayed at", "by", "reason", "destination", "attempts", "error", box=None, title="replays before")
+    replays = Table("at", "by", "reason", "destination", "attempts", "error", box=None, title="replays and burials")
     for one in letter.replays:
         row = (moment(one.replayed_at), one.replayed_by, one.reason, str(one.dest), str(one.attempts), one.error)
         replays.add_row(*row)
@@ -62,7 +62,9 @@ def details_view(letter: DeadLetterDetails) -> Group:
     shown = _text(payload)
     body = f"<{len(payload)} bytes, not text>" if shown is None else shown
     history: list[ConsoleRenderable | str] = ["", replays] if letter.replays else []
-    return Group(facts, "", _letters(letter.letters), *history, "", body)
+    buried = [one.dest for one in letter.letters if one.state == "BURIED"]
+    grave = [f"buried: destination {', '.join(map(str, buried))}; it is never replayed"] if buried else []
+    return Group(facts, "", _letters(letter.letters), *grave, *history, "", body)
 
 
 def _letters(letters: list[DeadLetter]) -> Table:

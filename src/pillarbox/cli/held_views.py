@@ -31,7 +31,7 @@ def held_table(page: HeldPage) -> Group:
             f"{one.waiting:,}",
             moment(one.since),
             "-" if one.due_at is None else moment(one.due_at),
-            one.reason,
+            "let go: the relay of this partition sends what waits" if one.mode == "drain" else one.reason,
         )
     more = page.total - len(page.streams)
     return Group(table, *([f" and {more:,} more"] if more > 0 else []))

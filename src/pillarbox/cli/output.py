@@ -33,6 +33,11 @@ def show(value: object, *, json_wanted: bool, people: Callable[[], Any]) -> None
     console.print(people())
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 event``, ``2,000 events``; ``many`` where the plural is no ``s`` more."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def moment(value: datetime) -> str:
     """A time for people: to the second, with its zone."""
     return value.isoformat(sep=" ", timespec="seconds")

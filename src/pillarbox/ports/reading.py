@@ -28,7 +28,7 @@ class Backlog(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """An event that was given up."""
+    """An event that was given up. ``state`` is DEAD, or BURIED when a person gave it up for good."""
 
     event_id: str
     event_type: str
@@ -38,3 +38,4 @@ class DeadLetter(NamedTuple):
     error: str
     error_at: datetime
     replays: int
+    state: str = "DEAD"

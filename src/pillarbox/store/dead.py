@@ -41,6 +41,7 @@ class DeadRow(NamedTuple):
     destination: str | None
     routing_key: str | None
     more_destinations: str | None
+    state: str
 
     @property
     def goes_to(self) -> Destination:
@@ -61,12 +62,19 @@ def dead_rows(
     if isinstance(which, DeadFilter):
         yield from _filtered(connection, which, after, with_orphans)
         return
-    ordered = (outbox_parked.c.id, outbox_parked.c.dest)
     for start in range(0, len(which), PAGE):
-        events = outbox_event.c.event_id.in_(which[start : start + PAGE])
-        numbers = connection.scalars(select(outbox_event.c.id).where(events)).all()
-        chosen = and_(outbox_parked.c.id > after, outbox_parked.c.id.in_(sorted(numbers)))
-        yield from [DeadRow._make(row) for row in connection.execute(_SELECT.where(chosen).order_by(*ordered))]
+        yield from _named(connection, which[start : start + PAGE], and_(_DEAD, outbox_parked.c.id > after))
+
+
+def ended_rows(connection: Connection, event_id: str) -> list[DeadRow]:
+    """What of one event is dead or buried."""
+    return _named(connection, [event_id], outbox_parked.c.state.in_(("DEAD", "BURIED")))
+
+
+def _named(connection: Connection, event_ids: Sequence[str], wanted: ColumnElement[bool]) -> list[DeadRow]:
+    numbers = connection.scalars(select(outbox_event.c.id).where(outbox_event.c.event_id.in_(event_ids))).all()
+    found = _SELECT.where(wanted, outbox_parked.c.id.in_(sorted(numbers)))
+    return [DeadRow._make(row) for row in connection.execute(found.order_by(outbox_parked.c.id, outbox_parked.c.dest))]
 
 
 _replays = (
@@ -74,25 +82,23 @@ _replays = (
     .where(outbox_replay.c.id == outbox_parked.c.id, outbox_replay.c.dest == outbox_parked.c.dest)
     .scalar_subquery()
 )
-_SELECT = (
-    select(
-        outbox_parked.c.partition_no,
-        outbox_parked.c.lane,
-        outbox_parked.c.id,
-        outbox_parked.c.dest,
-        outbox_parked.c.attempts,
-        outbox_parked.c.error,
-        outbox_parked.c.error_at,
-        _replays,
-        outbox_event.c.event_id,
-        outbox_event.c.event_type,
-        outbox_event.c.destination,
-        outbox_event.c.routing_key,
-        outbox_event.c.more_destinations,
-    )
-    .select_from(outbox_parked.outerjoin(outbox_event, outbox_event.c.id == outbox_parked.c.id))
-    .where(outbox_parked.c.state == "DEAD")
-)
+_SELECT = select(
+    outbox_parked.c.partition_no,
+    outbox_parked.c.lane,
+    outbox_parked.c.id,
+    outbox_parked.c.dest,
+    outbox_parked.c.attempts,
+    outbox_parked.c.error,
+    outbox_parked.c.error_at,
+    _replays,
+    outbox_event.c.event_id,
+    outbox_event.c.event_type,
+    outbox_event.c.destination,
+    outbox_event.c.routing_key,
+    outbox_event.c.more_destinations,
+    outbox_parked.c.state,
+).select_from(outbox_parked.outerjoin(outbox_event, outbox_event.c.id == outbox_parked.c.id))
+_DEAD = outbox_parked.c.state == "DEAD"
 
 
 def _filtered(connection: Connection, which: DeadFilter, after: int, with_orphans: bool) -> Iterator[DeadRow]:
@@ -108,7 +114,7 @@ def _filtered(connection: Connection, which: DeadFilter, after: int, with_orphan
         # The index (state, id) in order, from where the last page ended.
         behind = or_(outbox_parked.c.id > number, and_(outbox_parked.c.id == number, outbox_parked.c.dest > dest))
         page = connection.execute(
-            _SELECT.where(outbox_parked.c.id >= number, behind, *wanted)
+            _SELECT.where(_DEAD, outbox_parked.c.id >= number, behind, *wanted)
             .order_by(outbox_parked.c.id, outbox_parked.c.dest)
             .limit(PAGE)
         )

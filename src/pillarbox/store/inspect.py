@@ -14,7 +14,7 @@ from ..event.message import Message
 from ..ports import DeadLetter, Overview
 from . import dbtime
 from .backlog import oldest_age
-from .dead import DeadFilter, DeadRow, dead_rows
+from .dead import DeadFilter, DeadRow, dead_rows, ended_rows
 from .schema import outbox_event, outbox_replay
 
 COUNTED: Final = 1_000_000
@@ -90,8 +90,8 @@ def count_dead(connection: Connection, which: DeadFilter | Sequence[str] | None 
 
 
 def dead_letter(connection: Connection, event_id: str) -> DeadLetterDetails:
-    """Everything about one dead event. DeadLetterNotFound (PB-050) when no delivery of it is dead."""
-    rows = list(dead_rows(connection, [event_id]))
+    """Everything about one dead or buried event. DeadLetterNotFound (PB-050) when no delivery of it is either."""
+    rows = ended_rows(connection, event_id)
     if not rows:
         raise DeadLetterNotFound(f"No dead letter has the event id {event_id!r}.")
     event = connection.execute(select(outbox_event).where(outbox_event.c.id == rows[0].id)).one()
@@ -145,6 +145,7 @@ def _letter(row: DeadRow) -> DeadLetter:
         row.error,
         dbtime.aware(row.error_at),
         row.replays,
+        row.state,
     )
 
 

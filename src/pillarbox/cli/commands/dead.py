@@ -66,7 +66,7 @@ def show_letter(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show one dead letter: why it died, what it holds, and how often it was replayed before."""
+    """Show one dead or buried letter: why it died, what it holds, and what was done about it before."""
     from ..settings import settings_of_one
 
     found = settings_of_one(config, outbox, database, table_prefix)
@@ -140,9 +140,12 @@ def _replay(tables: Transactions, order: Order, *, dry_run: bool, confirmed: boo
 
 
 def _ask(matched: int, quiet: bool) -> None:
+    from ..output import counted
+
     if quiet or not sys.stdin.isatty():
-        raise typer.BadParameter(f"{matched} dead letters match; pass --yes to replay them, or --dry-run to count")
-    if not typer.confirm(f"Replay {matched} dead letters?", err=True):
+        found = counted(matched, "dead letter matches", "dead letters match")
+        raise typer.BadParameter(f"{found}; pass --yes to replay, or --dry-run to count")
+    if not typer.confirm(f"Replay {counted(matched, 'dead letter')}?", err=True):
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -158,15 +161,16 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 
 
 def _tell(report: dict[str, object], json: bool) -> None:
-    from ..output import as_json, say
+    from ..output import as_json, counted, say
 
-    matched, replayed, missing = report["matched"], report["replayed"], report["not_dead"]
+    matched, replayed, missing = int(str(report["matched"])), report["replayed"], report["not_dead"]
     if json:
         as_json(report)
     elif report["dry_run"]:
-        say(f"{matched} dead letters match; nothing was changed.")
+        say(f"{counted(matched, 'dead letter matches', 'dead letters match')}; nothing was changed.")
     else:
-        say(f"{replayed} of {matched} dead letters will be sent again." if matched else "No dead letter matches.")
+        all_of_them = counted(matched, "dead letter")
+        say(f"{replayed} of {all_of_them} will be sent again." if matched else "No dead letter matches.")
     if missing and not json:
         print(f"not dead: {', '.join(map(str, missing))}", file=sys.stderr)  # type: ignore[call-overload]
     if not matched or missing:
@@ -193,7 +197,7 @@ def bury_letters(
     from ...ops.replay import bury, not_dead
     from ...wiring import open_tables
     from ..dead_views import operator
-    from ..output import as_json, say
+    from ..output import as_json, counted, say
 
     ids = list(dict.fromkeys(event_ids))
     with open_tables(found) as tables:
@@ -202,7 +206,8 @@ def bury_letters(
     if json:
         as_json({"buried": buried, "not_dead": missing})
     else:
-        say(f"{buried} dead letters are buried." if buried else "No dead letter matches.")
+        how_many = counted(buried, "dead letter is", "dead letters are")
+        say(f"{how_many} buried." if buried else "No dead letter matches.")
         if missing:
             print(f"not dead: {', '.join(missing)}", file=sys.stderr)
     if not buried or missing:

@@ -98,12 +98,12 @@ def skip_held(
 
 
 def _tell(count: int, what: str, json: bool) -> None:
-    from ..output import as_json, say
+    from ..output import as_json, counted, say
 
     if json:
         as_json({what: count})
     else:
-        say(f"{count} held keys were {what}." if count else "Nothing is held there.")
+        say(f"{counted(count, 'held key was', 'held keys were')} {what}." if count else "Nothing is held there.")
     if not count:
         raise typer.Exit(ExitCode.FAILED)
 

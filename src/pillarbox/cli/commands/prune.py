@@ -128,8 +128,10 @@ def _report(pruner: Pruner, last: Step | None, seconds: float) -> dict[str, obje
 
 
 def _sentence(report: dict[str, object]) -> str:
+    from ..output import counted
+
     more = "" if report["finished"] else " There may be more."
-    return f"{report['removed']} events removed in {report['seconds']} s.{more}"
+    return f"{counted(int(str(report['removed'])), 'event')} removed in {report['seconds']} s.{more}"
 
 
 def _preview(config: Config, *, json: bool) -> None:
@@ -154,14 +156,15 @@ def _table(found: Preview) -> Group:
     from rich.console import Group
     from rich.table import Table
 
-    from ..output import age
+    from ..output import age, counted
 
     table = Table("state", box=None)
     for name in ("deliveries", "oldest", "events that would go"):
         table.add_column(name, justify="right")
     for state, one in found.states.items():
         table.add_row(state, f"{one.deliveries:,}", age(one.oldest_age), f"{one.would_go:,}")
-    return Group(table, f" {found.events:,} events would go, in {found.batches:,} batches; nothing was changed.")
+    events, batches = counted(found.events, "event"), counted(found.batches, "batch", "batches")
+    return Group(table, f" {events} would go, in {batches}; nothing was changed.")
 
 
 def _drop_partitions(config: Config, *, dry_run: bool, json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,16 +32,20 @@ def relay(
         str | None,
         typer.Option("--on-failure", metavar="WHAT", help="Later events of a key: hold (default) or skip the failed."),
     ] = None,
-    batch: Annotated[int | None, typer.Option("--batch", help="Events read at once.")] = None,
+    batch: Annotated[int | None, typer.Option("--batch", help="Events read at once (default 2000).")] = None,
     lease: Annotated[
-        float | None, typer.Option("--lease", metavar="SECONDS", help="How long a dead relay's events wait at most.")
+        float | None,
+        typer.Option("--lease", metavar="SECONDS", help="How long a dead relay's events wait (default 60)."),
     ] = None,
     broker_deadline: Annotated[
         float | None,
-        typer.Option("--broker-deadline", metavar="SECONDS", help="For an acknowledgement; below lease / 2."),
+        typer.Option(
+            "--broker-deadline", metavar="SECONDS", help="For an acknowledgement; below lease / 2 (default 20)."
+        ),
     ] = None,
     stop_deadline: Annotated[
-        float | None, typer.Option("--stop-deadline", metavar="SECONDS", help="After SIGTERM or Ctrl-C, to finish.")
+        float | None,
+        typer.Option("--stop-deadline", metavar="SECONDS", help="To finish after SIGTERM or Ctrl-C (default 25)."),
     ] = None,
     until_empty: Annotated[
         bool, typer.Option("--until-empty", help="End when nothing is ready; exit 1 if something is left or died.")
@@ -104,6 +109,10 @@ def relay(
         from ..output import as_json
 
         as_json(report)
+    elif until_empty and code is not ExitCode.OK:
+        from ..relays.remains import why
+
+        print(why(report), file=sys.stderr)
     if code is not ExitCode.OK:
         raise typer.Exit(code)
 

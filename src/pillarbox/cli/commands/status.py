@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -58,10 +59,22 @@ def _stream(look: Look, pause: float) -> None:
 def _live(look: Look, pause: float) -> None:
     from rich.live import Live
 
+    if not sys.stdout.isatty():  # a file or a pipe: Rich would show nothing but the last one
+        _print_each(look, pause)
     with Live(_table(look()), auto_refresh=False) as live:
         while True:
             time.sleep(pause)
             live.update(_table(look()), refresh=True)
+
+
+def _print_each(look: Look, pause: float) -> NoReturn:
+    from ..output import show
+
+    while True:
+        show(None, json_wanted=False, people=lambda: _table(look()))
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+        time.sleep(pause)
 
 
 def _plain(now: Status) -> dict[str, object]:

@@ -148,7 +148,10 @@ def run_processes(
     with serving(http, parent) if http else nullcontext():
         deadline = config.relay.stop_deadline + _GRACE
         run_until_signalled(parent.run, parent.stop, deadline, leaving=parent.signal)
-    return Ended(parent.code(), together(parent.reports()))
+    reports = parent.reports()
+    # Each process has counted the whole outbox.
+    left = {"left": max((one["left"] for one in reports if "left" in one), default=0)} if until_empty else {}
+    return Ended(parent.code(), together(reports) | left)
 
 
 def _spawn() -> subprocess.Popen[bytes]:
