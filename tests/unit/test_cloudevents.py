@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pillarbox.consume.deadletters.letters import Letter
 from pillarbox.errors import BadUrl, CannotDecode
 from pillarbox.event.cloudevents import NAMES, to_binary, to_plain
 from pillarbox.event.destination import Topic
@@ -100,6 +101,12 @@ def test_a_CloudEvent_of_somebody_else_is_understood() -> None:
 def test_PB_016_what_lacks_an_attribute_is_refused(headers: dict[str, str]) -> None:
     with pytest.raises(CannotDecode):
         from_wire(headers, b"", source="orders", key=None)
+
+
+def test_a_dead_letter_that_is_a_CloudEvent_is_listed_by_its_id_and_type() -> None:
+    one = message(Topic("orders"))
+    letter = Letter("0/1", one.key, dict(to_binary(to_headers(one), "/shop")), 1, None)
+    assert (letter.event_id, letter.event_type) == (one.event_id, one.event_type)
 
 
 def test_a_plain_message_may_carry_such_headers_of_its_user() -> None:

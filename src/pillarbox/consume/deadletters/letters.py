@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from ...event.cloudevents import to_plain
 from ...event.message import ID, TYPE
 from .. import dead
 
@@ -27,12 +28,12 @@ class Letter(NamedTuple):
     @property
     def event_id(self) -> str:
         """The event's id; empty for a message that had none."""
-        return self.headers.get(ID, "")
+        return to_plain(self.headers).get(ID, "")
 
     @property
     def event_type(self) -> str:
         """The event's type; empty for a message that had none."""
-        return self.headers.get(TYPE, "")
+        return to_plain(self.headers).get(TYPE, "")
 
     @property
     def reason(self) -> str:
