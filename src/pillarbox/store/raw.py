@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -22,6 +22,23 @@ def fetch(connection: Connection, sql: str, parameters: tuple[Any, ...] = ()) ->
 def in_parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Slices of at most ``size``."""
     return (items[i : i + size] for i in range(0, len(items), size))
+
+
+def in_light_parts(items: Sequence[T], size: int, weight: Callable[[T], int], limit: int) -> Iterator[Sequence[T]]:
+    """Slices of at most ``size`` items that weigh ``limit`` together; what weighs more by itself is a slice alone.
+
+    >>> [*in_light_parts([1, 1, 1, 5, 9, 1], 2, int, 6)]
+    [[1, 1], [1, 5], [9], [1]]
+    """
+    start = total = 0
+    for at, item in enumerate(items):
+        more = weight(item)
+        if at > start and (at - start == size or total + more > limit):
+            yield items[start:at]
+            start, total = at, 0
+        total += more
+    if start < len(items):
+        yield items[start:]
 
 
 def numbers(values: Iterable[int | None]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from ...ports import Aside, Hold, Progress, Sent
-from ..raw import fetch, in_parts
+from ..raw import fetch, in_light_parts, in_parts
 from ..workrows.mysql import LATER, RECEIPT_AGAIN, microseconds, named
 from .ownership import lease_ms
 from .reading import MysqlSpans
@@ -22,7 +22,11 @@ from .statements import READY, Key, Keyed, Receipt, Renewal
 KEYS_PER_STATEMENT: Final = 2_000
 """A usual round. Beyond range_optimizer_max_mem_size (8 MiB; 1.4 MB for these) MySQL scans, with warning 3170."""
 
-_TEXTS_PER_STATEMENT: Final = 100  # texts of 2,000 characters stay below 1 MiB, a small max_allowed_packet
+_STATEMENT_BYTES: Final = 900_000
+"""Below 1 MiB, a small max_allowed_packet."""
+
+_ROW_BYTES: Final = 200  # what a parked row or a hold has besides its texts, with room to spare
+_CHARACTER_BYTES: Final = 4  # at most, as UTF-8 or escaped
 
 
 class MysqlStatements(MysqlSpans):
@@ -80,7 +84,7 @@ class MysqlStatements(MysqlSpans):
     def park(self, connection: Connection, rows: Sequence[Aside]) -> None:
         """An INTERVAL of NULL gives NULL."""
         one = f"(%s,%s,%s,%s,%s,{LATER},%s,0,%s,%s,UTC_TIMESTAMP(6))"
-        for part in in_parts(rows, _TEXTS_PER_STATEMENT):
+        for part in in_light_parts(rows, KEYS_PER_STATEMENT, _weight_of_aside, _STATEMENT_BYTES):
             values: list[Any] = []
             for (n, number, dest), stream, state, due_in, attempts, error in part:
                 due = None if due_in is None else microseconds(due_in)
@@ -97,7 +101,7 @@ class MysqlStatements(MysqlSpans):
     def hold(self, connection: Connection, holds: Sequence[Hold]) -> None:
         """An INTERVAL of NULL gives NULL."""
         one = f"(%s,%s,%s,%s,%s,{LATER},UTC_TIMESTAMP(6),%s,%s)"
-        for part in in_parts(holds, _TEXTS_PER_STATEMENT):
+        for part in in_light_parts(holds, KEYS_PER_STATEMENT, _weight_of_hold, _STATEMENT_BYTES):
             values: list[Any] = []
             for stream, mode, head_id, due_in, destination, reason in part:
                 due = None if due_in is None else microseconds(due_in)
@@ -116,6 +120,14 @@ class MysqlStatements(MysqlSpans):
     ) -> bool:
         """No statement of MySQL both deletes and inserts."""
         return False
+
+
+def _weight_of_aside(row: Aside) -> int:
+    return _ROW_BYTES + _CHARACTER_BYTES * len(row.error)
+
+
+def _weight_of_hold(hold: Hold) -> int:
+    return _ROW_BYTES + _CHARACTER_BYTES * (len(hold.destination) + len(hold.reason))
 
 
 def _obeys_index_hints(connection: Connection) -> bool:
