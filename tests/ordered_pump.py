@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pillarbox.event.destination import Destination
 from pillarbox.event.message import Message
 from pillarbox.ports import Confirmed, Outcome, Publisher, Withheld
-from pillarbox.testing.conformance.publisher_world import message
+from pillarbox.testing.conformance.publisher_world import Arrived, message
+
+
+def copies(arrived: Sequence[Arrived]) -> int:
+    """How many of them are second copies of an event."""
+    return len(arrived) - len({one.headers["id"] for one in arrived})
 
 
 class OrderedPump:

@@ -19,7 +19,7 @@ from pillarbox.testing.conformance.publisher_order import in_order
 from pillarbox.testing.conformance.publisher_world import Arrived
 from services.faults import killed, stopped
 from services.process import ServiceError
-from tests.ordered_pump import OrderedPump
+from tests.ordered_pump import OrderedPump, copies
 from tests.rabbitmq_broker import QUEUE, queue_that_survives
 from tests.servers import bootstrap_of
 
@@ -28,7 +28,11 @@ from tests.servers import bootstrap_of
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("fault", [killed, stopped], ids=["killed", "frozen"])
 def test_a_lost_leader_changes_no_order(
-    kafka_url: str, kafka_admin: AdminClient, make_topic: Callable[..., str], fault: Callable[..., "Iterator[None]"]
+    kafka_url: str,
+    kafka_admin: AdminClient,
+    make_topic: Callable[..., str],
+    fault: Callable[..., "Iterator[None]"],
+    record_property: Callable[[str, object], None],
 ) -> None:
     name = make_topic(1)
     with closing(open_publisher(kafka_url, deadline=10)) as publisher, OrderedPump(publisher, Topic(name)) as pump:
@@ -36,14 +40,19 @@ def test_a_lost_leader_changes_no_order(
             pump.wait_for_confirms(1_000)
         pump.wait_for_confirms(1_000)
     assert not any(isinstance(outcome, Rejected) for outcome in pump.odd)
-    assert in_order(pump.sent, in_topic(kafka_url, name))
+    arrived = in_topic(kafka_url, name)
+    assert in_order(pump.sent, arrived)
+    record_property("copies", f"{copies(arrived)} of {len(pump.sent)}, {pump.outcomes}")
     settled(kafka_admin, name)
 
 
 @pytest.mark.fault
 @pytest.mark.timeout(180)
 def test_an_outage_of_kafka_changes_no_order(
-    kafka_url: str, kafka_admin: AdminClient, make_topic: Callable[..., str]
+    kafka_url: str,
+    kafka_admin: AdminClient,
+    make_topic: Callable[..., str],
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Too few replicas in sync: the client's own retries end with our deadline, and a new producer goes on."""
     name = make_topic(1)
@@ -53,7 +62,9 @@ def test_an_outage_of_kafka_changes_no_order(
             pump.wait_for_trouble()
         pump.wait_for_confirms(1_000, seconds=90)
     assert not any(isinstance(outcome, Rejected) for outcome in pump.odd)
-    assert in_order(pump.sent, in_topic(kafka_url, name))
+    arrived = in_topic(kafka_url, name)
+    assert in_order(pump.sent, arrived)
+    record_property("copies", f"{copies(arrived)} of {len(pump.sent)}, {pump.outcomes}")
     settled(kafka_admin, name)
 
 
