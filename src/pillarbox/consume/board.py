@@ -14,7 +14,7 @@ from .. import faultpoints
 from ..clock import Clock
 from ..ports import Incoming
 from .desk import Desk, Job
-from .plan import Discard, Finish, Gone, RetryLater, SetAside, Step, Untouched, WaitOut
+from .plan import Discard, Finish, Gone, PutBack, RetryLater, SetAside, Step, Untouched, WaitOut
 from .stats import ConsumerStats
 from .stopping import StopFlag
 
@@ -28,7 +28,7 @@ class Errand(NamedTuple):
     """Something only the source can do, for a job that is not finished before. ``tries`` have failed so far."""
 
     job: Job
-    what: SetAside
+    what: SetAside | PutBack
     tries: int = 0
     due: float = 0.0
 
@@ -172,12 +172,15 @@ class Board:
             self._errands.append(errand._replace(tries=errand.tries + 1, due=self._clock.monotonic() + seconds))
 
     def did(self, errand: Errand, *, gone: bool = False) -> None:
-        """It is in the dead-letter destination, or the broker took it back meanwhile."""
+        """It is where it should go, or the broker took it back meanwhile."""
         with self._lock:
             if gone:
                 self._stats.dropped += 1
             else:
-                self._stats.dead += 1
+                if isinstance(errand.what, SetAside):
+                    self._stats.dead += 1
+                else:
+                    self._stats.retried += 1
                 self._finished.append(errand.job.incoming)
             self._desk.done(errand.job)
             if self._idle:
@@ -233,7 +236,7 @@ class Board:
                 self._desk.back(job, 0.0 if everybody else now + seconds)
                 if everybody:
                     self._held_until = now + seconds
-            case SetAside():
+            case SetAside() | PutBack():
                 self._errands.append(Errand(job, step))
             case Untouched():
                 self._desk.back(job)

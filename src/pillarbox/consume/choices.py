@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
 from ..errors import BadConsumer
 from ..policy.retry import RetryPolicy
 from .plan import DEFAULT_RETRY
-from .verdicts import NO_CLASSES, Policy, Verdict, check_policy, checked_classes
+from .verdicts import NO_CLASSES, Policy, RetryIn, Verdict, check_policy, checked_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Choices:
     foreign: Policy = "set aside"
     unknown: Policy = "skip"
     handler_timeout: float | None = None
+    retry_in: RetryIn = "place"
 
     def __post_init__(self) -> None:
         if self.drain <= 0:
@@ -36,6 +38,8 @@ class Choices:
                 raise BadConsumer(f"{name} must be at least 1, got {getattr(self, name)}.", fix="Correct it.")
 
         object.__setattr__(self, "on_error", checked_classes(self.on_error))
+        if self.retry_in not in get_args(RetryIn):
+            raise BadConsumer(f"retry_in is {self.retry_in!r}.", fix="Say 'place' or 'broker'.")
         check_policy("foreign", self.foreign)
         check_policy("unknown", self.unknown)
 

@@ -29,7 +29,7 @@ from .signature import Kind
 from .sources import Broker, check_scheme, make_source
 from .stats import ConsumerStats
 from .stopping import PauseFlag, StopFlag
-from .verdicts import NO_CLASSES, Policy, Verdict
+from .verdicts import NO_CLASSES, Policy, RetryIn, Verdict
 
 H = TypeVar("H", bound=Callable[..., object])
 
@@ -49,6 +49,9 @@ class Consumer:
     ``retry`` says how often a failing handler is tried before the event is set aside in ``<source>.<name>.dead``. While
     it waits, the events of the same source and key wait, so that their order is kept; the others go on. ``on_error``
     maps exception classes to ``"retry"``, ``"give up"`` (set aside at once) or ``"drop"``; the most specific counts.
+
+    ``retry_in="broker"`` lets a failed event wait in a retry topic or queue of this consumer instead: its key goes on,
+    and it is applied after events that came behind it.
 
     ``foreign`` says what becomes of messages that are no events (no id, no type, another content type, no JSON):
     ``"set aside"``, ``"skip"`` or ``"raise"``; ``unknown`` the same of events without handler.
@@ -84,6 +87,7 @@ class Consumer:
         foreign: Policy = "set aside",
         unknown: Policy = "skip",
         handler_timeout: float | None = None,
+        retry_in: RetryIn = "place",
         options: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
@@ -94,7 +98,17 @@ class Consumer:
         if isinstance(broker, str):
             check_scheme(broker)
         self._choices = Choices(
-            retry, drain, workers, batch, ahead, ahead_bytes, on_error, foreign, unknown, handler_timeout
+            retry=retry,
+            retry_in=retry_in,
+            on_error=on_error,
+            foreign=foreign,
+            unknown=unknown,
+            workers=workers,
+            batch=batch,
+            ahead=ahead,
+            ahead_bytes=ahead_bytes,
+            handler_timeout=handler_timeout,
+            drain=drain,
         )
         self._database = database
         self._broker = broker

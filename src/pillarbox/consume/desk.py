@@ -96,7 +96,7 @@ class Desk:
     def add(self, incoming: Incoming) -> Job:
         """Queue a message behind those of its source and key."""
         lane = self._lane(incoming)
-        job = Job(incoming, self._numbers, lane, failures=incoming.attempts)
+        job = Job(incoming, self._numbers, lane, failures=incoming.attempts, alone=incoming.attempts > 0)
         self._numbers += 1
         self._in_hand += 1
         self._bytes += job.size

@@ -1,4 +1,4 @@
-"""What only the source can do for an event: its way to the dead letters, confirmed before it is acknowledged."""
+"""What only the source can do for an event: its way to the dead letters, or to come again later."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..errors import PillarboxError
 from ..ports import Source
 from . import plan
 from .board import Board, Errand
+from .plan import PutBack, SetAside
 from .stats import ConsumerStats
 
 _log = logging.getLogger("pillarbox.consume")
@@ -17,7 +18,10 @@ _log = logging.getLogger("pillarbox.consume")
 
 @dataclass(slots=True)
 class Errands:
-    """Run by the polling thread. What fails is tried again later, while its key waits and the others go on."""
+    """Run by the polling thread. Nothing is acknowledged before the broker confirmed its copy.
+
+    What fails is tried again later, while its key waits and the others go on.
+    """
 
     name: str
     board: Board
@@ -36,11 +40,16 @@ class Errands:
     def _run(self, errand: Errand) -> None:
         incoming, what = errand.job.incoming, errand.what
         try:
-            self.source.set_aside(incoming, what.reason, what.attempts)
+            if isinstance(what, PutBack):
+                self.source.put_back(incoming, what.seconds, what.reason, what.attempts)
+            else:
+                self.source.set_aside(incoming, what.reason, what.attempts)
         except PillarboxError as error:
             self.stats.broker_away += 1
-            _log.warning("consumer %s: the dead-letter destination did not take it: %s", self.name, error)
+            where = "retry" if isinstance(what, PutBack) else "dead-letter"
+            _log.warning("consumer %s: the %s destination did not take it: %s", self.name, where, error)
             self.board.postpone(errand, plan.OUTAGE_RETRY.delay(errand.tries + 1, self.chance()))
             return
-        _log.error("consumer %s: a message of %r is set aside: %s", self.name, incoming.source, what.reason)
+        if isinstance(what, SetAside):
+            _log.error("consumer %s: a message of %r is set aside: %s", self.name, incoming.source, what.reason)
         self.board.did(errand)

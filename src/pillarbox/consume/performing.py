@@ -17,7 +17,19 @@ from .choices import Choices
 from .database import InboxDatabase
 from .desk import Job
 from .incoming import ForeignMessage, Prepared, Unhandled, prepare
-from .plan import Discard, Finish, Gone, RetryLater, SetAside, Step, Untouched, WaitOut, after_failure, reason_of
+from .plan import (
+    Discard,
+    Finish,
+    Gone,
+    PutBack,
+    RetryLater,
+    SetAside,
+    Step,
+    Untouched,
+    WaitOut,
+    after_failure,
+    reason_of,
+)
 from .registrations import Registrations
 from .verdicts import Policy, verdict_on
 
@@ -145,14 +157,18 @@ class Performer:
 
     def _failed(self, job: Job, event: Prepared, error: Exception, *, final: bool) -> Step:
         verdict = verdict_on(error, self.choices.on_error)
-        step = after_failure(error, job.failures + 1, self.choices.retry, self.chance(), verdict=verdict, final=final)
+        step: RetryLater | PutBack | SetAside | Discard = after_failure(
+            error, job.failures + 1, self.choices.retry, self.chance(), verdict=verdict, final=final
+        )
+        if isinstance(step, RetryLater) and self.choices.retry_in == "broker":
+            step = PutBack(step.seconds, reason_of(error), step.attempts)
         match step:
             case SetAside():
                 _log.error("consumer %s: %s failed %d times", self.name, event, step.attempts, exc_info=error)
             case Discard():
                 self.count("discarded", 1)
                 _log.warning("consumer %s: %s is dropped: %s", self.name, event, step.reason)
-            case RetryLater():
+            case RetryLater() | PutBack():
                 text = "consumer %s: %s failed (attempt %d), again in %.1f s"
                 _log.warning(text, self.name, event, step.attempts, step.seconds, exc_info=error)
         return step

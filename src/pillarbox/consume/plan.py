@@ -46,6 +46,14 @@ class SetAside(NamedTuple):
     attempts: int
 
 
+class PutBack(NamedTuple):
+    """Through the consumer's own retry topic or queue: it comes again in ``seconds``, and its key does not wait."""
+
+    seconds: float
+    reason: str
+    attempts: int
+
+
 class Discard(NamedTuple):
     """Acknowledge it as if it had not been there: its error is of a class that the user wants dropped."""
 
@@ -60,7 +68,7 @@ class Gone(NamedTuple):
     """The broker took it back: it is not acknowledged, and comes again."""
 
 
-Step = Finish | RetryLater | WaitOut | SetAside | Discard | Untouched | Gone
+Step = Finish | RetryLater | WaitOut | SetAside | PutBack | Discard | Untouched | Gone
 
 
 def after_failure(

@@ -14,6 +14,9 @@ Verdict = Literal["retry", "give up", "drop"]
 Policy = Literal["set aside", "skip", "raise"]
 """Into the dead letters; acknowledged and counted; or the consumer ends with the error, and the message stays."""
 
+RetryIn = Literal["place", "broker"]
+"""A failed event waits here, and its key with it; or in a retry topic or queue, while its key goes on."""
+
 NO_CLASSES: Final[Mapping[type[Exception], Verdict]] = MappingProxyType({})
 
 
