@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench import (
     add,
     beside,
+    debezium,
     draining,
     figures,
     history,
@@ -22,6 +23,7 @@ from bench import (
 
 COMMANDS = (
     draining,
+    debezium,
     latency,
     idle,
     add,

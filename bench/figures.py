@@ -86,7 +86,7 @@ def drawn(answers: Answers) -> dict[str, str]:
 def page(answers: Answers, graphs: Mapping[str, str]) -> str:
     """What stands between the marks."""
     pictures = [f"![{name}](figures/{name}.svg)" for name in graphs]
-    tables = [list(make(answers)) for make in (_limits, _drains, _latencies, _writes)]
+    tables = [list(make(answers)) for make in (_limits, _drains, _debezium, _latencies, _writes)]
     limits, *rest = ["\n".join(lines) if len(lines) > HEADING else "" for lines in tables]
     return "\n\n".join(part for part in (_machine(answers), limits, *pictures, *rest) if part)
 
@@ -127,6 +127,16 @@ def _drains(answers: Answers) -> Iterator[str]:
                 f"| {_pair(one)}, {one['ownership']} lease{_keys(one)} | {product['events_per_second']:,} |"
                 f" {raw['events_per_second']:,} | {one['ratio']:.2f} | {_costs(product)} | {_costs(raw)} |"
             )
+
+
+def _debezium(answers: Answers) -> Iterator[str]:
+    yield "| a backlog, records/s at the topic | Debezium as it comes | tuned | relay | relay : Debezium | tuned |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for one in answers.values():
+        if one["bench"] == "debezium":
+            rates, ratio = one["events_per_second"], one["ratio"]
+            speeds = " | ".join(f"{rates[side]:,}" for side in ("default", "tuned", "relay"))
+            yield f"| {_pair(one)} | {speeds} | {ratio['default']:.2f} | {ratio['tuned']:.2f} |"
 
 
 def _latencies(answers: Answers) -> Iterator[str]:

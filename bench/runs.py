@@ -101,6 +101,7 @@ PARKED = (
     Bar("rate after the replay : normal", at("ratio", "drain"), 0.5),
     count("resident memory, MiB", 150, "peak_rss_mib"),
 )
+DEBEZIUM = (Bar("rate at the topic, relay : Debezium as it comes", at("ratio", "default"), 1.0),)
 OUTAGE = (
     most("seconds until the full rate", 5, "full_rate_after_seconds"),
     count("dead", 0, "dead"),
@@ -157,6 +158,7 @@ RUNS: tuple[Run, ...] = (
     Run("outage-postgres", "outage --database postgres", OUTAGE),
     Run("history-postgres", "history --database postgres", HISTORY),
     Run("history-mysql", "history --database mysql", HISTORY),
+    Run("debezium-mysql-kafka", "debezium --database mysql --events 100000", DEBEZIUM, long=True),
     Run("memory-large", "memory --database postgres --pending 500 --payload 1048576", MEMORY, long=True),
     Run("memory-postgres", "memory --database postgres --broker kafka --pending 1000000", MEMORY, long=True),
     Run("memory-mysql", "memory --database mysql --broker kafka --pending 1000000", MEMORY, long=True),

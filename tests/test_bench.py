@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from sqlalchemy import Engine, create_engine, insert, select, text
 
-from bench import add
+from bench import add, debezium
 from bench.__main__ import main, parser
 from bench.bulk import Bulk, bulk, hold, show
+from bench.connector import configuration
 from bench.counters import Counters, difference, own_account, per_event
 from bench.drain import Task, turns, verify
-from bench.figures import BEGIN, END, replaced
+from bench.figures import BEGIN, END, page, replaced
 from bench.fill import fill
 from bench.graph import Pair, bars
 from bench.job import Figures
 from bench.latency import spread
+from bench.passage import Passage
 from bench.places import Broker, fresh_database, installed, wait_for_arrival
 from bench.raw_loop import all_or_nothing
 from bench.report import as_table, summarise
 from bench.runs import RUNS
 from bench.steady import by_window
-from pillarbox.event.message import Message
+from pillarbox.event.message import Message, to_headers
 from pillarbox.policy.lanes import lane_of, partition_of
 from pillarbox.store.install import install
 from pillarbox.store.schema import outbox_event, outbox_lane, outbox_ready, outbox_receipt
@@ -303,3 +306,39 @@ class TestReport:
 
         assert table.splitlines()[0] == "mysql -> kafka, partition lease, 1,000 events, batch 100"
         assert table.splitlines()[-1] == "ratio 0.50"
+
+
+class TestDebezium:
+    def test_the_ratio_is_the_relays_median_rate_over_each_configurations(self) -> None:
+        rates = {"default": [100, 300, 200], "tuned": [400, 400, 1], "relay": [500, 600, 400]}
+        passages = {side: [Passage(one, one, 1.0) for one in ones] for side, ones in rates.items()}
+
+        found = debezium.summarise(debezium.Task(1000, 3, 100, 300), passages, {})
+
+        assert found["events_per_second"] == {"default": 200, "tuned": 400, "relay": 500}
+        assert found["ratio"] == {"default": 2.5, "tuned": 1.25}
+        assert debezium.table(found).splitlines()[-1] == "relay : tuned 1.25"
+
+    def test_the_page_has_a_row_for_it(self) -> None:
+        passages = {side: [Passage(1000, 1000, 1.0)] for side in debezium.SIDES}
+        found = debezium.summarise(debezium.Task(1000, 1, 100, 300), passages, {})
+        found["machine"]["load_average_before"] = [0.0, 0.0, 0.0]
+
+        shown = page({"debezium-mysql-kafka": found}, {})
+
+        assert "| MySQL → Kafka | 1,000 | 1,000 | 1,000 | 1.00 | 1.00 |" in shown
+        assert "| debezium-mysql-kafka | rate at the topic, relay : Debezium as it comes | ≥ 1 | 1 | met | 0 |" in shown
+
+    def test_both_configurations_send_the_headers_that_the_relay_sends(self) -> None:
+        default, tuned = (
+            configuration("mysql+pymysql://u:p@h:1/shop", "k:9", "orders", "name", 7, tuning)
+            for tuning in ("default", "tuned")
+        )
+        now = datetime.now(UTC)
+        message = Message("id", "t", 1, "order", "7", "7", now, None, "text/plain", b"", "orders", None)
+        sent = {name for name, _ in to_headers(message)} - {"id"}
+        assert sent == {
+            one.split(":")[2] for one in default["transforms.outbox.table.fields.additional.placement"].split(",")
+        }
+        assert default.items() <= tuned.items()
+        assert default["table.include.list"] == "shop.outbox_event"
