@@ -4,23 +4,25 @@ import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pika import BasicProperties
+from pika import BasicProperties, spec
 from pika.adapters.utils.connection_workflow import (
     AMQPConnectionWorkflowFailed,
     AMQPConnectorSocketConnectError,
     AMQPConnectorTransportSetupError,
 )
-from pika.exceptions import AMQPConnectionError
+from pika.exceptions import AMQPConnectionError, ShortStringTooLong
 
 from pillarbox.event.destination import Topic
 from pillarbox.event.message import KEY, from_wire, to_headers
 from pillarbox.ports import Confirmed, Unknown
 from pillarbox.publish.rabbitmq.batch import Batch
 from pillarbox.publish.rabbitmq.connection import CorkedConnection
+from pillarbox.publish.rabbitmq.frames import publish_frames
 from pillarbox.publish.rabbitmq.ledger import Ledger
-from pillarbox.publish.rabbitmq.properties import MessageProperties
+from pillarbox.publish.rabbitmq.properties import encoded
 from pillarbox.publish.rabbitmq.refusals import reason_of
 from pillarbox.testing.conformance.publisher_world import message, messages
 
@@ -63,13 +65,35 @@ def test_properties_are_encoded_as_pika_would(
     )
     if any(len(part.encode()) > 255 for part in (event_type, content_type, *headers)):
         return
-    assert b"".join(MessageProperties(one).encode()) == b"".join(pika.encode())
+    assert encoded(one) == b"".join(pika.encode())
+
+
+@pytest.mark.parametrize("size", [0, 1, 91, 92, 93, 184, 185, 1_000])
+def test_a_publish_is_framed_as_pika_would(size: int) -> None:
+    """A frame takes 92 bytes of the body here."""
+    one = message(Topic("things"), payload=b"x" * size)
+    properties = BasicProperties(message_id=one.event_id)
+    connection = object.__new__(CorkedConnection)
+    connection.bytes_sent = connection.frames_sent = 0
+    connection._body_max_length = 92
+    written: list[bytes] = []
+    connection._transport = SimpleNamespace(write=written.append)
+    connection._send_message(
+        7, spec.Basic.Publish(exchange="things", routing_key="k", mandatory=True), (properties, one.payload)
+    )
+    as_bytes = b"".join(properties.encode())
+    assert b"".join(publish_frames(7, "things", "k", as_bytes, one.payload, 100)) == b"".join(written)
+
+
+def test_an_exchange_without_place_in_a_frame_is_refused_before_anything_is_written() -> None:
+    with pytest.raises(ShortStringTooLong):
+        publish_frames(1, "e" * 256, "k", b"", b"", 100)
 
 
 def test_what_the_properties_carry_is_the_message_again() -> None:
     one = message(Topic("queue"), headers='{"trace":"ünï"}', key="k", schema_version=9)
     read = BasicProperties()
-    read.decode(b"".join(MessageProperties(one).encode()))
+    read.decode(encoded(one))
     assert (read.message_id, read.type, read.delivery_mode) == (one.event_id, one.event_type, 2)
     assert datetime.fromtimestamp(read.timestamp, UTC) == one.occurred_at.replace(microsecond=0)
     assert from_wire(read.headers, one.payload, source="queue", key=None) == one

@@ -46,11 +46,11 @@ class Message(NamedTuple):
 
 def to_headers(message: Message) -> list[tuple[str, str]]:
     """The headers a publisher sends; a field that is None has no header."""
-    event_id, event_type, version, aggregate_type, aggregate_id, _, occurred_at, own, content_type, *_ = message
+    event_id, event_type, version, aggregate_type, aggregate_id, _, occurred_at, own, content_type, _, _, _ = message
     found = [
         (ID, event_id),
         (TYPE, event_type),
-        (VERSION, str(version)),
+        (VERSION, "1" if version == 1 else str(version)),
         (OCCURRED_AT, as_utc_text(occurred_at)),
         (CONTENT_TYPE, content_type),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +33,10 @@ class CorkedConnection(pika.SelectConnection):  # type: ignore[misc]  # pika is 
             self._held = None
             if held:
                 self._write(b"".join(held))
+
+    def write(self, frames: Sequence[bytes]) -> None:
+        """Frames of an open channel, ready to be sent. pika counts them: heartbeats depend on it."""
+        self._output_marshaled_frames(frames)
 
     def _adapter_emit_data(self, data: Any) -> None:
         if self._held is None:

@@ -18,8 +18,9 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 from ...ports import Confirmed, Outcome, Rejected, Unavailable, Unknown
 from .batch import Batch
 from .connection import CorkedConnection
+from .frames import publish_frames
 from .ledger import Ledger
-from .properties import MessageProperties, routing_key_of
+from .properties import encoded, routing_key_of
 from .refusals import NACKED, NOT_FOUND, no_such_exchange, unencodable, unroutable, verdict_on_close
 
 log = logging.getLogger("pillarbox.publish.rabbitmq")
@@ -121,13 +122,19 @@ class Lane:
     def _send(self, index: int) -> None:
         message = self._batch.messages[index]
         try:
-            # pika writes nothing when the encoding fails, so the broker counts no tag for it.
-            self._channel.basic_publish(
-                self.exchange, routing_key_of(message), message.payload, MessageProperties(message), mandatory=True
+            # Nothing is written when the encoding fails, so the broker counts no tag for it.
+            frames = publish_frames(
+                self._channel.channel_number,
+                self.exchange,
+                routing_key_of(message),
+                encoded(message),
+                message.payload,
+                self._connection.params.frame_max,
             )
         except (AMQPError, struct.error, ValueError) as error:
             self._batch.fail((index,), unencodable(error))
             return
+        self._connection.write(frames)
         self._ledger.sent(index)
         self._bytes += len(message.payload)
 
