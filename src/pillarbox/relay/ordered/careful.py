@@ -7,10 +7,9 @@ culprit's partition alone, as long as partitions with a crash behind them are wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from .estate import Waiting
+from .estate import Holds
 
 GROUPS: Final = (256, 64, 16, 4, 1)
 """Events sent together after one crash, two, …"""
@@ -37,9 +36,9 @@ def is_enough(sent_alone: int) -> bool:
     return sent_alone >= ALONE_ENOUGH
 
 
-def may_wait(holds: Iterable[Waiting], careful_to: int) -> bool:
+def may_wait(holds: Holds, careful_to: int) -> bool:
     """True when some of what was on its way at the crash may wait behind a hold that will come due by itself."""
-    return any(one.due is not None and one.hold.head_id <= careful_to for one in holds)
+    return any(one.hold.head_id <= careful_to for one in holds.coming)
 
 
 def is_given_up(claims: int) -> bool:

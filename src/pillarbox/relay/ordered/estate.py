@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from ...policy.lanes import lane_of
@@ -40,40 +40,64 @@ class Waiting(NamedTuple):
 
 
 class Holds:
-    """The holds of one partition, and which of them is due next."""
+    """The holds of one partition, and which of them is due next.
+
+    There may be a million dead keys: of their holds only the head's id is kept, about 100 bytes each. Destination and
+    reason are in the table, and no decision needs them.
+    """
 
     def __init__(self, holds: Iterable[Hold], now: float) -> None:
-        self._by_stream: dict[Stream, Waiting] = {}
+        self._by_stream: dict[Stream, Waiting] = {}  # all but the dead ones
+        self._dead: dict[tuple[int, int], dict[int, int]] = {}  # partition and target: lane: row id of the head
         self._agenda: list[tuple[float, Stream]] = []
         for hold in holds:
             self.put(hold, now)
 
     def __len__(self) -> int:
-        return len(self._by_stream)
+        return len(self._by_stream) + sum(map(len, list(self._dead.values())))
 
     def __bool__(self) -> bool:
-        return bool(self._by_stream)
+        return bool(self._by_stream) or any(self._dead.values())
 
     def __iter__(self) -> Iterator[Waiting]:
-        return iter(self._by_stream.values())
+        yield from self._by_stream.values()
+        for (number, target), heads in self._dead.items():
+            for lane, head_id in heads.items():
+                yield _dead(Stream(number, lane, target), head_id)
+
+    @property
+    def coming(self) -> Iterator[Waiting]:
+        """Those that come due by themselves, or drain."""
+        return (one for one in self._by_stream.values() if one.due is not None)
 
     def get(self, stream: Stream) -> Waiting | None:
         """The hold on exactly this stream."""
-        return self._by_stream.get(stream)
+        found = self._by_stream.get(stream)
+        if found is not None or not self._dead:
+            return found
+        number, lane, target = stream
+        head_id = self._dead.get((number, target), {}).get(lane)
+        return None if head_id is None else _dead(stream, head_id)
 
     def over(self, stream: Stream) -> Hold | None:
         """The hold that makes an event of this stream wait: on its destination, or on itself."""
-        waiting = self._by_stream.get(stream) or self._by_stream.get(stream._replace(lane=EVERY_LANE))
+        waiting = self.get(stream) or self.get(stream._replace(lane=EVERY_LANE))
         return None if waiting is None else waiting.hold
 
     def lanes(self, limit: int) -> list[int]:
         """Up to ``limit`` lanes with a hold of their own."""
-        return list(islice((stream.lane for stream in self._by_stream if stream.lane != EVERY_LANE), limit))
+        lanes = chain((stream.lane for stream in self._by_stream), *self._dead.values())
+        return list(islice((lane for lane in lanes if lane != EVERY_LANE), limit))
 
     def put(self, hold: Hold, now: float) -> None:
         """Add or replace."""
+        self.drop(hold.stream)
+        if hold.mode == "dead":
+            number, lane, target = hold.stream
+            self._dead.setdefault((number, target), {})[lane] = hold.head_id
+            return
         due = 0.0 if hold.mode == "drain" else None if hold.due_in is None else now + hold.due_in
-        self._by_stream[hold.stream] = Waiting(hold, due)
+        self._by_stream[hold.stream] = Waiting(hold._replace(destination="", reason=""), due)
         if due is not None:
             heapq.heappush(self._agenda, (due, hold.stream))
             if len(self._agenda) > 2 * len(self._by_stream) + 64:
@@ -82,7 +106,10 @@ class Holds:
 
     def drop(self, stream: Stream) -> None:
         """It is free."""
+        number, lane, target = stream
         self._by_stream.pop(stream, None)
+        if self._dead:
+            self._dead.get((number, target), {}).pop(lane, None)
 
     def due(self, now: float, limit: int) -> list[Hold]:
         """Up to ``limit`` holds to work on now; a stream whose destination waits is none of them."""
@@ -95,7 +122,7 @@ class Holds:
             if waiting is None or waiting.due != due or stream in seen:
                 continue
             seen.add(stream)
-            above = self._by_stream.get(stream._replace(lane=EVERY_LANE)) if stream.lane != EVERY_LANE else None
+            above = self.get(stream._replace(lane=EVERY_LANE)) if stream.lane != EVERY_LANE else None
             if above is not None and above.hold.mode != "drain":
                 again = max(above.due or 0.0, now + 1.0)
                 self._by_stream[stream] = waiting._replace(due=again)
@@ -106,6 +133,10 @@ class Holds:
         for entry in later:
             heapq.heappush(self._agenda, entry)
         return found
+
+
+def _dead(stream: Stream, head_id: int) -> Waiting:
+    return Waiting(Hold(stream, "dead", head_id, None, "", ""), None)
 
 
 @dataclass(slots=True)
