@@ -23,7 +23,7 @@ class RabbitMQ:
         self.channel = self.connection.channel()
 
     def publisher(self) -> Publisher:
-        return make_publisher(self.url, deadline=10)
+        return make_publisher(self.url, deadline=20)  # 128 MiB take a busy machine more than ten seconds
 
     def new_destination(self) -> Destination:
         destination = Exchange(unique("exchange"), "things")
