@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy.engine import Engine
-
 from ..clock import Clock
-from ..errors import BadConsumer
 from ..ports import Source
 from .accounts import Accounts
 from .board import Board
 from .choices import Choices
-from .database import InboxDatabase
 from .desk import Desk
 from .errands import Errands
 from .performing import Performer
 from .registrations import Registrations
 from .runner import Runner
+from .sides import Side
 from .stats import ConsumerStats
 from .stopping import StopFlag
 from .watch import HandlerWatch
-from .workers import OwnThread, Threads, Workers
 
 
 def assemble(
@@ -29,7 +25,7 @@ def assemble(
     choices: Choices,
     *,
     source: Source,
-    engine: Engine,
+    side: Side,
     registrations: Registrations,
     stats: ConsumerStats,
     stop: StopFlag,
@@ -40,20 +36,14 @@ def assemble(
     """A runner whose source is open and whose database was checked."""
     many = choices.in_hand
     board = Board(Desk(many, choices.ahead_bytes), stats, clock, stop, pause, limit=choices.batch, many=many)
-    alone = choices.workers == 1
-    holds = source.holds if alone else lambda _: True  # a source is used by one thread only
+    holds = source.holds if side.one_thread else lambda _: True  # a source is used by one thread only
     performer = Performer(name, registrations, choices, chance, holds, board.count, lambda: board.closed)
     watch = HandlerWatch(name, choices.handler_timeout, lambda: board.count("timeouts", 1))
-    workers: Workers
-    if alone:
-        workers = OwnThread(board, performer, InboxDatabase(engine, watch if choices.handler_timeout else None))
-    else:
-        workers = Threads(board, performer, engine, watch, number=choices.workers, name=name)
     return Runner(
         name=name,
         source=source,
         board=board,
-        workers=workers,
+        workers=side.workers(name, board, performer, watch),
         watch=watch,
         accounts=Accounts(name, board, source, stats, clock, many),
         errands=Errands(name, board, source, stats, chance),
@@ -61,15 +51,3 @@ def assemble(
         drain=choices.drain,
         clock=clock,
     )
-
-
-def check_pool(engine: Engine, connections: int) -> None:
-    """Raise BadConsumer (PB-041) for a pool that would keep workers waiting for connections."""
-    size, more = getattr(engine.pool, "size", None), getattr(engine.pool, "_max_overflow", None)
-    if not callable(size) or not isinstance(more, int) or more < 0 or size() == 0:
-        return  # without a limit
-    if size() + more < connections:
-        raise BadConsumer(
-            f"{connections} workers need a connection each; the engine's pool has {size() + more}.",
-            fix=f"Give the engine pool_size={connections}, or fewer workers.",
-        )

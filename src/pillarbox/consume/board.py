@@ -55,6 +55,8 @@ class Board:
         self._work = threading.Condition(self._lock)
         self._attention = threading.Condition(self._lock)
         self._idle = 0
+        self._listener: Callable[[], object] | None = None
+        self._listening = False
         self._errands: list[Errand] = []
         self._finished: list[Incoming] = []
         self._held_until = 0.0
@@ -77,14 +79,25 @@ class Board:
                 self._idle -= 1
                 now = self._clock.monotonic()
 
+    def take_or_listen(self) -> tuple[list[Job], float]:
+        """Work, or the seconds until there may be some; news are told to the listener before that."""
+        with self._lock:
+            now = self._clock.monotonic()
+            jobs = self._take(now)
+            self._listening = self._listening or not jobs
+            return jobs, self._until_work(now)
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        """Call ``listener``, which must return at once, when there may be work for somebody who found none."""
+        self._listener = listener
+
     def settle(self, settled: Sequence[Settled]) -> None:
         """Bring back what became of work that was taken, all of one transaction together."""
         with self._lock:
             crowded = self._room() == 0
             for job, step in settled:
                 self._settle(job, step)
-            if self._idle:
-                self._work.notify(len(settled))
+            self._tell(len(settled))
             news = self._errands or len(self._finished) >= self._many or self._closed
             if news or (crowded and self._room() > 0):
                 self._attention.notify()
@@ -112,8 +125,7 @@ class Board:
             self._stats.received += len(messages)
             for incoming in messages:
                 self._desk.add(incoming)
-            if self._idle:
-                self._work.notify(len(messages))
+            self._tell(len(messages))
 
     def sweep(self, holds: Callable[[Incoming], bool]) -> None:
         """Drop what waits here and went back to the broker meanwhile."""
@@ -183,8 +195,7 @@ class Board:
                     self._stats.retried += 1
                 self._finished.append(errand.job.incoming)
             self._desk.done(errand.job)
-            if self._idle:
-                self._work.notify()
+            self._tell(1)
 
     def close(self) -> None:
         """Hand nothing out any more."""
@@ -203,6 +214,13 @@ class Board:
             raise self._broken
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _tell(self, number: int) -> None:
+        if self._idle:
+            self._work.notify(number)
+        if self._listening and self._listener is not None:
+            self._listening = False
+            self._listener()
 
     def _take(self, now: float) -> list[Job]:
         if self.closed or self._pause.is_set() or now < self._held_until:

@@ -7,23 +7,24 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from sqlalchemy.engine import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from ..clock import Clock, SystemClock
 from ..errors import BadConsumer
 from ..event.limits import check_name
 from ..policy.retry import RetryPolicy
-from .assembly import assemble, check_pool
+from .assembly import assemble
 from .choices import Choices
-from .database import InboxDatabase
-from .engine import consumer_engine
+from .engine import consumer_async_engine, consumer_engine, is_async_url
 from .handlers import make_handler
 from .plan import DEFAULT_RETRY
 from .registrations import Registrations
 from .running import Running
+from .sides import Side, make_side
 from .signals import draining_signals
 from .signature import Kind
 from .sources import Broker, check_scheme, make_source
@@ -42,9 +43,9 @@ class Consumer:
     ``name`` is the consumer's identity (1 to 100 of ``A-Z a-z 0-9 . _ -``): the inbox, the consumer group and the
     dead-letter destinations carry it. A consumer under a new name applies every event again.
 
-    ``database`` is an engine or a URL, with the inbox table in it (``pillarbox init --part inbox``). ``broker`` is a
-    URL (``kafka://``, ``amqp://``, ``amqps://``, ``embedded:///path``) or a :class:`Broker`. ``sources`` are topics or
-    queues. Nothing is connected, and no broker client imported, before it runs.
+    ``database`` is an engine, an AsyncEngine or a URL, with the inbox table in it (``pillarbox init --part
+    inbox``). ``broker`` is a URL (``kafka://``, ``amqp://``, ``amqps://``, ``embedded:///path``) or a :class:`Broker`.
+    ``sources`` are topics or queues. Nothing is connected, and no broker client imported, before it runs.
 
     ``retry`` says how often a failing handler is tried before the event is set aside in ``<source>.<name>.dead``. While
     it waits, the events of the same source and key wait, so that their order is kept; the others go on. ``on_error``
@@ -74,7 +75,7 @@ class Consumer:
         self,
         name: str,
         *,
-        database: Engine | str,
+        database: Engine | AsyncEngine | str,
         broker: str | Broker,
         sources: Sequence[str],
         retry: RetryPolicy = DEFAULT_RETRY,
@@ -140,7 +141,7 @@ class Consumer:
         return self._register(event_type, sys._getframe(1).f_locals, many=True)
 
     def _register(self, event_type: type | str, local_names: Mapping[str, Any], *, many: bool) -> Callable[[H], H]:
-        kind = Kind(asynchronous=False, many=many)
+        kind = Kind(asynchronous=self.asynchronous, many=many)
 
         def register(function: H) -> H:
             # local_names: types that are defined in the same function as the handler
@@ -197,12 +198,20 @@ class Consumer:
         """True between :meth:`pause` and :meth:`resume`."""
         return self._pause.is_set()
 
-    def open_engine(self) -> tuple[Engine, bool]:
-        """The engine of the consumer's database, and whether it was made here (and is to be disposed of) from a URL."""
-        if isinstance(self._database, Engine):
-            check_pool(self._database, self._choices.workers)
-            return self._database, False
-        return consumer_engine(self._database, connections=self._choices.workers), True
+    @property
+    def asynchronous(self) -> bool:
+        """True when the database is an AsyncEngine or the URL of an async driver: handlers are ``async def`` then."""
+        if isinstance(self._database, str):
+            return is_async_url(self._database)
+        return isinstance(self._database, AsyncEngine)
+
+    def open_side(self) -> Side:
+        """The consumer's database, for one run; it is to be closed."""
+        connections = self._choices.workers
+        if not isinstance(self._database, str):
+            return make_side(self._database, self._choices, self.name, own=False)
+        make = consumer_async_engine if self.asynchronous else consumer_engine
+        return make_side(make(self._database, connections=connections), self._choices, self.name, own=True)
 
     def reads(self, destination: str) -> bool:
         """False when events sent to ``destination`` surely do not reach this consumer's sources.
@@ -235,11 +244,9 @@ class Consumer:
     def _consume(self, ready: Callable[[], None]) -> None:
         source = make_source(self._broker, self.name, self.sources, self._options)
         with ExitStack() as cleanup:
-            engine, own = self.open_engine()
-            if own:
-                cleanup.callback(engine.dispose)
-            with closing(InboxDatabase(engine)) as database:
-                database.check()
+            side = self.open_side()
+            cleanup.callback(side.close)
+            side.check()
             cleanup.callback(source.close)
             source.open()
             ready()
@@ -247,7 +254,7 @@ class Consumer:
                 self.name,
                 self._choices,
                 source=source,
-                engine=engine,
+                side=side,
                 registrations=self._registrations,
                 stats=self.stats,
                 stop=self._stop,

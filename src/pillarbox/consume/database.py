@@ -64,7 +64,9 @@ class InboxDatabase:
 
     def begin(self) -> Session:
         """A session on the connection, no statement sent yet. Raises SQLAlchemy's errors when none can be opened."""
-        connection = self._connect()
+        return self._make_session(self._connect())
+
+    def _make_session(self, connection: Connection) -> Session:
         return Session(bind=connection)
 
     def call(self, handler: Handler, events: Sequence[Received[Any]], session: Session) -> None:

@@ -20,17 +20,18 @@ def deliver(consumer: Consumer, messages: Iterable[Message]) -> ConsumerStats:
     Raises what a handler raises (nothing of that event is kept), CannotDecode (PB-016) for a body that does not fit,
     and TablesMissing (PB-006) without an inbox. Nothing is retried and nothing set aside.
     """
-    stats = ConsumerStats()
-    engine, own = consumer.open_engine()
-    database = InboxDatabase(engine)
+    side = consumer.open_side()
     try:
-        database.check()
-        for message in messages:
-            _deliver(consumer, database, message, stats)
+        side.check()
+        return side.use(lambda database: _deliver_all(consumer, database, messages))
     finally:
-        database.close()
-        if own:
-            engine.dispose()
+        side.close()
+
+
+def _deliver_all(consumer: Consumer, database: InboxDatabase, messages: Iterable[Message]) -> ConsumerStats:
+    stats = ConsumerStats()
+    for message in messages:
+        _deliver(consumer, database, message, stats)
     return stats
 
 

@@ -41,6 +41,10 @@ class Interrupt(Protocol):
         """The handler has ended: what was asked for and has not happened yet must not happen any more."""
         ...
 
+    def stack(self) -> str:
+        """Where the handler is just now, for the log."""
+        ...
+
 
 class ThreadInterrupt:
     """An exception in this thread; ``cancel`` drops the statement that it may be waiting for."""
@@ -56,6 +60,10 @@ class ThreadInterrupt:
     def retract(self) -> None:
         _set_exception(self._thread, None)
 
+    def stack(self) -> str:
+        frame = sys._current_frames().get(self._thread)
+        return "(it has ended)" if frame is None else "".join(traceback.format_stack(frame, limit=40)).rstrip()
+
 
 class Spell:
     """One call of a handler, from its beginning to its end."""
@@ -63,10 +71,9 @@ class Spell:
     def __init__(self, name: str, seconds: float | None, interrupt: Interrupt) -> None:
         self.name = name
         self.due = None if seconds is None else time.monotonic() + seconds
-        self.thread = threading.get_ident()
+        self.interrupt = interrupt
         self.reported = 0
         self.fired: BaseException | None = None
-        self._interrupt = interrupt
         self._lock = threading.Lock()
         self._running = True
 
@@ -75,14 +82,14 @@ class Spell:
         with self._lock:
             if self._running and self.fired is None:
                 self.fired = error
-                self._interrupt.fire()
+                self.interrupt.fire()
 
     def over(self) -> BaseException | None:
         """The handler has ended; returns what it was interrupted for."""
         with self._lock:
             self._running = False
             if self.fired is not None:
-                self._interrupt.retract()
+                self.interrupt.retract()
         return self.fired
 
 
@@ -148,18 +155,13 @@ class HandlerWatch:
         spell.due = now + max(self._seconds, AGAIN_SECONDS)
         first, spell.reported = spell.reported == 0, spell.reported + 1
         says = "is out of time and interrupted" if first else "was interrupted and still runs"
-        _log.error("consumer %s: the handler %s %s:\n%s", self._consumer, spell.name, says, _stack(spell.thread))
+        _log.error("consumer %s: the handler %s %s:\n%s", self._consumer, spell.name, says, spell.interrupt.stack())
         if first:
             self._count()
             try:
                 spell.end(HandlerTimedOut(f"The handler {spell.name!r} took longer than {self._seconds:g} s."))
             except Exception:  # noqa: BLE001 - the watch goes on, whatever a driver says to being cancelled
                 _log.exception("consumer %s: interrupting %s failed", self._consumer, spell.name)
-
-
-def _stack(thread: int) -> str:
-    frame = sys._current_frames().get(thread)
-    return "(its thread has ended)" if frame is None else "".join(traceback.format_stack(frame, limit=40)).rstrip()
 
 
 def _set_exception(thread: int, kind: type[BaseException] | None) -> None:
