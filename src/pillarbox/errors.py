@@ -279,6 +279,34 @@ class HandlerEndedTransaction(PillarboxError):
     fix = "Leave commit and rollback to the consumer: the inbox mark and the handler's writes commit together."
 
 
+class EffectInDoubt(PillarboxError):
+    """A call outside was begun before, and whether it was done is not known."""
+
+    code = "PB-044"
+    fix = "Find out, `pillarbox effects resolve` it, and let the event come again (replay its dead letter)."
+
+
+class EffectNotDone(PillarboxError):
+    """A call outside was not done, and may be tried again."""
+
+    code = "PB-045"
+    fix = "Nothing to do: the next delivery of the event calls again."
+
+
+class EffectRefused(PillarboxError):
+    """A call outside was refused for good; what was done before it for the same event is undone."""
+
+    code = "PB-046"
+    fix = "Catch it in the handler and do what the business wants then; uncaught, it sets the event aside."
+
+
+class EffectNotFound(PillarboxError):
+    """No effect in doubt has this id."""
+
+    code = "PB-047"
+    fix = "`pillarbox effects list` shows what is in doubt."
+
+
 class UnknownEventType(PillarboxError):
     """The consumer has no handler for the type of an event, and was told not to skip such events."""
 

@@ -17,7 +17,7 @@ def marks(shop: Shop, count: int) -> None:
 
 def test_a_dry_run_counts_and_prune_removes(shop: Shop, inline: Inline) -> None:
     marks(shop, 30)
-    assert "30 marks would be removed" in inline.run("inbox", "prune", "--dry-run", env=shop.env).out
+    assert "30 marks and 0 effects would be removed" in inline.run("inbox", "prune", "--dry-run", env=shop.env).out
     assert shop.rows("SELECT COUNT(*) FROM inbox_event") == [(30,)]
     done = inline.run("inbox", "prune", "--batch", "20", "--rate", "10000/s", "--json", env=shop.env)
     assert (done.code, done.json["removed"], done.json["consumers"], done.json["finished"]) == (
@@ -26,7 +26,7 @@ def test_a_dry_run_counts_and_prune_removes(shop: Shop, inline: Inline) -> None:
         {"stock": 30},
         True,
     )
-    assert "0 marks removed" in inline.run("inbox", "prune", env=shop.env).out
+    assert "0 marks and 0 effects removed" in inline.run("inbox", "prune", env=shop.env).out
 
 
 def test_a_time_below_the_floor_and_one_that_is_none_are_refused(shop: Shop, inline: Inline) -> None:

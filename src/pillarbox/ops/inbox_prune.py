@@ -1,4 +1,4 @@
-"""Removing marks that are older than anything the broker can still deliver, gently."""
+"""Removing marks, and what is done outside, older than anything that the broker can still deliver; gently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from sqlalchemy import Connection, Engine
 from ..clock import Clock, SystemClock
 from ..errors import ConfigError, DatabaseBusy
 from ..policy.retention import Pace
+from ..store.catalog import has_table
+from ..store.effects_ops import count_done, remove_done
 from ..store.inbox_prune import MAX_BATCH, marks_after, next_consumer, remove
+from ..store.schema import inbox_effect
 from ..store.transactions import Transactions
 
 log = logging.getLogger("pillarbox.inbox")
@@ -65,7 +68,8 @@ class InboxStep(NamedTuple):
 
 
 class InboxPruner:
-    """Removes old marks, a small batch a step, each in a transaction of its own. For one thread.
+    """Removes old marks, then old effects that are done, a small batch a step, each in a transaction of its own. For
+    one thread. With a ``consumer`` in its rules, the marks of that one only.
 
     ``step()`` never sleeps: the caller does, for ``pause`` seconds. It walks along each consumer's marks once; ending
     anywhere loses nothing, and several pruners at once only do the same work twice.
@@ -85,15 +89,18 @@ class InboxPruner:
         self._dry = dry
         self._consumer = rules.consumer
         self._after = ""
+        self._marks_over = False
         self._over = False
         self.removed: dict[str, int] = {}
         """Marks removed so far (with ``dry``: that would be), by consumer."""
+        self.effects_removed = 0
+        """The same of effects."""
 
     def step(self) -> InboxStep:
         """Remove one batch; see the class."""
         try:
             began = self._clock.monotonic()
-            removed = 0 if self._over else self._batch()
+            removed = self._effects() if self._marks_over else self._batch()
         except DatabaseBusy as error:
             log.info("the database is busy, pausing: %s", error.message)
             return InboxStep(0, self._pace.after_conflict())
@@ -133,5 +140,19 @@ class InboxPruner:
         self._consumer = None
         if self._rules.consumer is None:
             self._consumer = self._tables.read(lambda c: next_consumer(c, consumer))
-        self._over = self._consumer is None
+        self._marks_over = self._consumer is None
+        self._over = self._marks_over and self._rules.consumer is not None
         return self._consumer
+
+    def _effects(self) -> int:
+        if self._over or not self._tables.read(lambda c: has_table(c, inbox_effect.name)):  # an inbox of revision 0001
+            self._over = True
+            return 0
+        if self._dry:
+            self._over = True
+            removed = self._tables.read(lambda c: count_done(c, self._rules.keep))
+        else:
+            removed = self._tables.write(lambda c: remove_done(c, self._rules.keep, self._pace.batch))
+            self._over = removed == 0
+        self.effects_removed += removed
+        return removed

@@ -20,7 +20,7 @@ from .ddl import METADATA, PARTS, Part, ddl, include_object, migration, scripts
 from .engines import BEGIN_OPTION
 from .failures import Fault, fault_of
 from .naming import PLAIN, Naming, naming_of, prefixed
-from .schema import SINCE, outbox_partition, outbox_relay
+from .schema import SINCE, inbox_effect, outbox_partition, outbox_relay
 
 __all__ = ["PARTS", "Part", "ddl", "downgrade", "include_object", "install"]
 
@@ -81,27 +81,30 @@ def _run(connection: Connection, context: MigrationContext, part: Part) -> None:
         connection.exec_driver_sql(view.create(connection.dialect.name, partition_table=has_partitions))
 
 
-def downgrade(engine: Engine, revision: str, *, deadline: float = 30.0, table_prefix: str = "") -> str:
-    """Take the outbox back to an older ``revision``, for an older release; says what it did.
+def downgrade(
+    engine: Engine, revision: str, *, part: Part = "outbox", deadline: float = 30.0, table_prefix: str = ""
+) -> str:
+    """Take the outbox (or the inbox) back to an older ``revision``, for an older release; says what it did.
 
-    Run it with the newer release and without relays; events stay, and what the older tables cannot express (holds,
-    later delivery) becomes a retry. Raises InitBusy (PB-009), also while relays live, SchemaMismatch (PB-007) for an
-    unknown revision, TablesMissing (PB-006) where nothing is.
+    Run it with the newer release and without relays (consumers); events and marks stay, and what the older tables
+    cannot express (holds, later delivery) becomes a retry. The record of effects goes with its tables. Raises InitBusy
+    (PB-009), also while relays live or effects are in doubt, SchemaMismatch (PB-007) for an unknown revision,
+    TablesMissing (PB-006) where nothing is.
     """
     engine = prefixed(engine, table_prefix)
     naming = naming_of(engine)
     with engine.connect() as connection, _ALONE[connection.dialect.name](connection, deadline, naming):
-        before = migration("outbox", connection=connection).get_current_revision()
+        before = migration(part, connection=connection).get_current_revision()
         if before is None:
-            raise TablesMissing("There is no outbox to take back.", fix="Nothing needs to be done.")
-        _check_known(scripts("outbox"), before, "outbox")
-        _check_known(scripts("outbox"), revision, "outbox")
+            raise TablesMissing(f"There is no {part} to take back.", fix="Nothing needs to be done.")
+        _check_known(scripts(part), before, part)
+        _check_known(scripts(part), revision, part)
         if revision >= before:
-            return f"The outbox is at revision {before}; nothing to take back."
-        _check_no_relay_lives(connection)
-        context = migration("outbox", connection=connection, to=revision, transactional_ddl=False)
-        _run(connection, context, "outbox")
-        return f"Took the outbox back from {before} to {revision}."
+            return f"The {part} is at revision {before}; nothing to take back."
+        (_check_no_relay_lives if part == "outbox" else _check_no_doubt)(connection)
+        context = migration(part, connection=connection, to=revision, transactional_ddl=False)
+        _run(connection, context, part)
+        return f"Took the {part} back from {before} to {revision}."
 
 
 def _check_no_relay_lives(connection: Connection) -> None:
@@ -111,6 +114,14 @@ def _check_no_relay_lives(connection: Connection) -> None:
     found = connection.scalars(living.order_by(outbox_relay.c.relay_id)).all()
     if found:
         raise InitBusy(f"Relays are at work on this outbox: {', '.join(found)}.", fix="Stop them first, all of them.")
+
+
+def _check_no_doubt(connection: Connection) -> None:
+    if not has_table(connection, inbox_effect.name):  # a downgrade that was killed half-way
+        return
+    doubtful = select(inbox_effect.c.effect_id).where(inbox_effect.c.state.in_(("started", "unknown"))).limit(1)
+    if connection.scalars(doubtful).first() is not None:
+        raise InitBusy("Effects are in doubt.", fix="`pillarbox effects list`, and resolve them: their record goes.")
 
 
 def _check_names_free(connection: Connection, part: Part) -> None:

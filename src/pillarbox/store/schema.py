@@ -9,7 +9,9 @@
 * ``outbox_receipt``  what was sent, when, by whom, to which partition and offset. SENT is what a receipt says.
 * ``outbox_replay``   one row per replay of a dead letter: who, when, why, and what had failed.
 * ``outbox_meta``     one row: schema version, number of partitions, hash name, mode, and how relays own their work.
-* ``inbox_event``     what each consumer has applied; may live in another database.
+* ``inbox_event``     what each consumer has applied; may live in another database, like the next two.
+* ``inbox_effect``    what a handler did outside the database: one row per event, consumer and step.
+* ``inbox_resolution`` what people decided about effects in doubt: who, when, why.
 
 No foreign key from ready to event: deleting parents would lock gaps of a nearly empty hot table.
 Lock order everywhere: partition, lane, ready/parked by primary key, event, receipt.
@@ -238,5 +240,39 @@ inbox_event = Table(
     Column("event_id", _text(100), primary_key=True),
     Column("applied_at", _moment, nullable=False),
     sqlite_with_rowid=False,
+    **_engine,
+)
+
+inbox_effect = Table(
+    "inbox_effect",
+    inbox_metadata,
+    Column("effect_id", _ascii(36), primary_key=True),  # the idempotency key
+    Column("consumer", _text(100), nullable=False),
+    Column("event_id", _text(100), nullable=False),
+    Column("step", _text(100), nullable=False),
+    Column("state", _ascii(9), nullable=False),  # started, done, unknown, not_done
+    Column("attempts", Integer, nullable=False),
+    Column("claim", _ascii(32), nullable=False),  # of the attempt: random
+    Column("started_at", _moment, nullable=False),
+    Column("settled_at", _moment, nullable=True),
+    Column("answer", _long_text, nullable=True),  # JSON
+    Column("refusal", _long_text, nullable=True),
+    Column("error", _long_text, nullable=True),
+    Index("inbox_effect_state", "state", "started_at"),
+    **_engine,
+)
+
+inbox_resolution = Table(
+    "inbox_resolution",
+    inbox_metadata,
+    Column("seq", _id, primary_key=True, autoincrement=True),
+    Column("effect_id", _ascii(36), nullable=False),
+    Column("resolved_at", _moment, nullable=False),
+    Column("resolved_by", _text(255), nullable=False),
+    Column("reason", _long_text, nullable=False),
+    Column("was", _ascii(9), nullable=False),
+    Column("verdict", _ascii(9), nullable=False),  # done, not_done, refused
+    Column("error", _long_text, nullable=True),
+    Index("inbox_resolution_effect", "effect_id"),
     **_engine,
 )

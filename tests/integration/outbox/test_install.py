@@ -44,7 +44,7 @@ def differences(engine: Engine, metadata: MetaData, **options: Any) -> list[Any]
 
 
 def test_install_makes_what_schema_says_and_a_second_time_nothing(engine: Engine) -> None:
-    assert install(engine) == ["Created the outbox (revision 0002).", "Created the inbox (revision 0001)."]
+    assert install(engine) == ["Created the outbox (revision 0002).", "Created the inbox (revision 0002)."]
     assert set(inspect(engine).get_table_names()) == TABLES
     assert inspect(engine).get_view_names() == ["outbox_status"]
 
@@ -63,7 +63,7 @@ def test_install_makes_what_schema_says_and_a_second_time_nothing(engine: Engine
 def test_install_says_which_part_it_made(engine: Engine) -> None:
     with pytest.raises(ConfigError, match="no part 'i', only outbox and inbox"):
         install(engine, "inbox")  # type: ignore[arg-type]
-    assert install(engine, ["inbox"]) == ["Created the inbox (revision 0001)."]
+    assert install(engine, ["inbox"]) == ["Created the inbox (revision 0002)."]
     assert inspect(engine).has_table("inbox_event")
     assert not inspect(engine).has_table("outbox_event")
     assert install(engine)[0] == "Created the outbox (revision 0002)."
@@ -102,7 +102,7 @@ def test_the_next_install_gets_the_lock_when_all_is_committed(engine: Engine, da
 
     install(engine)
     other.dispose()
-    assert seen == ["0001"]
+    assert seen == ["0002"]
 
 
 @on("sqlite", "postgres", "mysql")

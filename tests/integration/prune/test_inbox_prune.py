@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, bindparam, text
 
+from pillarbox.effects import Effects
 from pillarbox.errors import ConfigError
 from pillarbox.ops.inbox_prune import DAY, InboxPruner, InboxRules
 from pillarbox.store.engines import Timeouts, relay_engine
@@ -64,11 +65,11 @@ def test_old_marks_of_every_consumer_go_in_batches_and_young_ones_stay(engine: E
     assert max(run(pruner)) == 20
     assert {name: count for name, count in pruner.removed.items() if count} == {"mail": 45, "stock": 30}
     assert left(engine) == sorted([("mail", one) for one in ids[1::2]] + [("Ztock", ids[0])])
-    assert run(InboxPruner(engine, InboxRules())) == [0] * 2
+    assert sum(run(InboxPruner(engine, InboxRules()))) == 0
 
 
 def test_one_consumers_marks_can_go_alone_and_an_empty_inbox_is_no_error(engine: Engine) -> None:
-    assert run(InboxPruner(engine, InboxRules())) == [0]
+    assert sum(run(InboxPruner(engine, InboxRules()))) == 0
     marked(engine, "mail", ["a"], OLD)
     marked(engine, "stock", ["a"], OLD)
     assert run(InboxPruner(engine, InboxRules(consumer="nobody"))) == [0]
@@ -86,6 +87,31 @@ def test_marks_in_the_making_between_old_ones_hold_nothing_up(engine: Engine) ->
         assert sum(run(InboxPruner(engine, InboxRules(batch=15)))) == 40
         assert mark(connection, "stock", "e-21-new")
     assert [event_id for _, event_id in left(engine)] == ["e-20-new", "e-21-new"]
+
+
+def test_effects_go_with_the_marks_when_they_are_done(engine: Engine) -> None:
+    effects = Effects("billing", engine)
+    for number in range(5):
+        effects.call(f"e-{number}", "charge", lambda key: "ok")
+    with pytest.raises(TimeoutError):
+        effects.call("doubtful", "charge", fail)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE inbox_effect SET started_at = '2020-01-01 00:00:00'"))
+    effects.call("young", "charge", lambda key: "ok")
+    marked(engine, "billing", ["e-1"], OLD)
+    dry = InboxPruner(engine, InboxRules(batch=2), dry=True)
+    run(dry)
+    assert (dry.removed, dry.effects_removed) == ({"billing": 1}, 5)
+    pruner = InboxPruner(engine, InboxRules(batch=2))
+    assert max(run(pruner)) == 2
+    assert (pruner.removed, pruner.effects_removed) == ({"billing": 1}, 5)
+    with engine.connect() as connection:
+        left = connection.scalars(text("SELECT event_id FROM inbox_effect")).all()
+    assert sorted(left) == ["doubtful", "young"]
+
+
+def fail(key: str) -> None:
+    raise TimeoutError
 
 
 @pytest.mark.parametrize(("keep", "horizon"), [(5 * DAY, 7 * DAY), (7 * DAY, 7 * DAY), (DAY, 0.0)])

@@ -1,4 +1,4 @@
-"""`pillarbox inbox prune`: remove marks that nothing can be delivered for any more."""
+"""`pillarbox inbox prune`: remove marks and effects of events that cannot be delivered any more."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def prune_marks(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Remove marks that are older than anything the broker can still deliver, in small batches with rests."""
+    """Remove marks, and effects that are done, older than anything the broker can still deliver, in small batches."""
     from ..settings import settings
 
     found = settings(config, database=database, log__level=log_level, log__json_lines=log_json)
@@ -69,6 +69,7 @@ def prune_marks(
         "dry_run": dry_run,
         "removed": sum(pruner.removed.values()),
         "consumers": pruner.removed,
+        "effects": pruner.effects_removed,
         "finished": bool(steps and steps[-1].finished),
         "seconds": round(time.monotonic() - began, 3),
     }
@@ -86,7 +87,8 @@ def _steps(pruner: InboxPruner, stopping: threading.Event, last: list[InboxStep]
 
 def _sentence(report: dict[str, object]) -> str:
     what = "would be removed; nothing was changed." if report["dry_run"] else f"removed in {report['seconds']} s."
-    return f"{report['removed']} marks {what}{'' if report['finished'] else ' There may be more.'}"
+    more = "" if report["finished"] else " There may be more."
+    return f"{report['removed']} marks and {report['effects']} effects {what}{more}"
 
 
 def _parsers() -> tuple[_Parser, _Parser]:

@@ -61,15 +61,16 @@ def init(
 
     if since is not None and not sql:
         raise typer.BadParameter("only together with --sql", param_hint="--since")
-    if downgrade is not None and (sql or part is Part.INBOX):
-        raise typer.BadParameter("not with --sql, and there is only one inbox", param_hint="--downgrade")
+    if downgrade is not None and sql:
+        raise typer.BadParameter("not with --sql", param_hint="--downgrade")
     parts = PARTS if part is Part.ALL else tuple(one for one in PARTS if one == part.value)
+    one_part = parts[0]  # which revisions are meant: the outbox's, unless it is the inbox alone
     found = settings_of_one(config, outbox, database, table_prefix)
     if sql:
         name = dialect.value if dialect else dialect_name(database_url(found))
         text = ddl(
             name,
-            parts if since is None else [one for one in parts if one == "outbox"],
+            parts if since is None else [one_part],
             since=since,
             table_prefix=found.table_prefix,
         )
@@ -78,7 +79,8 @@ def init(
     if dialect is not None:
         raise typer.BadParameter("only together with --sql: a database knows its own dialect", param_hint="--dialect")
     with open_engine(found) as engine:
-        done = [tables.downgrade(engine, downgrade)] if downgrade else tables.install(engine, parts)
+        back = [tables.downgrade(engine, downgrade, part=one_part)] if downgrade else []
+        done = back or tables.install(engine, parts)
     if json:
         as_json({"database": mask_whole_url(database_url(found)), "done": done})
     else:
