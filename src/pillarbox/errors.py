@@ -245,6 +245,13 @@ class LeaseMismatch(PillarboxError):
     fix = "Stop the relays of the other kind first, or start this one with the same `relay.ownership`."
 
 
+class RelayIdTaken(PillarboxError):
+    """Another relay with the same ``relay.id`` is alive: what both own under one name cannot be told apart."""
+
+    code = "PB-034"
+    fix = "Give each relay its own relay.id, or none: then it is made of host, process and chance."
+
+
 class BadTablePrefix(PillarboxError):
     """The text before the names of the tables has letters that not every server takes as they are, or is too long."""
 

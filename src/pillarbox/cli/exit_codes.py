@@ -44,6 +44,7 @@ _BY_ERROR: Final[dict[type[errors.PillarboxError], ExitCode]] = {
     errors.PrunerElsewhere: ExitCode.UNAVAILABLE,
     errors.CannotListen: ExitCode.UNAVAILABLE,
     errors.LeaseMismatch: ExitCode.CONFIG,
+    errors.RelayIdTaken: ExitCode.CONFIG,
     errors.BadTablePrefix: ExitCode.CONFIG,
     errors.TablesMissing: ExitCode.TABLES,
     errors.SchemaMismatch: ExitCode.TABLES,

@@ -6,13 +6,14 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from ...errors import DatabaseUnavailable
+from ...errors import DatabaseUnavailable, RelayIdTaken
 from ...ports import Fleet, OrderedStore, Span, Tenure
 from ..settings import RelaySettings
 from ..stats import RelayStats
 from .estate import Estate, Owned
 from .keeper import Keeper
 from .lowmark import LowMarks
+from .namesake import Namesake
 from .shares import next_look, quota, share
 
 log = logging.getLogger("pillarbox.relay")
@@ -37,7 +38,8 @@ class Duties:
         self._marks = LowMarks(store.writers, settings.late_commit)
         self._next = dict.fromkeys(("look", "idle look", "due", "holds", "marks", "sweep"), 0.0)
         self._relays_seen = 1
-        self._namesake = False
+        self._namesake = Namesake(store.relay_id, settings.lease)
+        self._told_of_namesake = False
         self.entitled = 0
 
     def at_work(self, now: float) -> None:
@@ -95,7 +97,7 @@ class Duties:
         me = self._store.relay_id
         self._relays_seen = max(1, len(fleet.relays))
         self.entitled = quota(fleet.relays, me, len(fleet.partitions))
-        self._tell_of_namesake(fleet)
+        self._heed_namesake(fleet, now)
         staying = [one for one in self._estate if not one.leaving]
         mine = {one.number for one in staying}
         todo = share(fleet, me, mine)
@@ -111,19 +113,20 @@ class Duties:
         if todo.take:
             self._acquire(todo.take, now)
 
-    def _tell_of_namesake(self, fleet: Fleet) -> None:
-        """Another relay with the same name cannot be told from one that died: its partitions wait for their leases."""
-        known = self._estate.by_number
-        foreign = {one.partition_no for one in fleet.partitions if one.owner == self._store.relay_id and not one.free}
-        foreign -= known.keys()
-        if foreign and not self._namesake:
+    def _heed_namesake(self, fleet: Fleet, now: float) -> None:
+        """A predecessor that died is waited for, and said so once; RelayIdTaken (PB-034) when it turns out to live."""
+        finding = self._namesake.look(fleet, self._estate.by_number.keys(), now)
+        numbers = ", ".join(map(str, self._namesake.partitions))
+        if finding == "lives":
+            raise RelayIdTaken(f"Another relay named {self._store.relay_id!r} lives: it owns partitions {numbers}.")
+        if finding == "waiting" and not self._told_of_namesake:
             log.warning(
                 "partitions %s are owned under this relay's own name %r: by one that died and is replaced when its"
                 " lease ends, or by another that lives, which must not be; give each its own relay.id",
-                ", ".join(map(str, sorted(foreign))),
+                numbers,
                 self._store.relay_id,
             )
-        self._namesake = bool(foreign)
+        self._told_of_namesake = finding == "waiting"
 
     def _acquire(self, numbers: list[int], now: float) -> None:
         taken = self._store.acquire(numbers)
