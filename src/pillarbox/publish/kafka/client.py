@@ -78,8 +78,12 @@ class Client:
     def admin(self) -> AdminClient:
         """A client for questions about configuration."""
         if self._admin is None:
-            self._admin = AdminClient(self._url.config, logger=log)
+            self._admin = self.new_admin()
         return self._admin
+
+    def new_admin(self) -> AdminClient:
+        """One that its caller drops after use."""
+        return AdminClient(self._url.config, logger=log)
 
     def connect(self, seconds: float) -> None:
         """Wait until a broker has answered, or raise what is wrong."""

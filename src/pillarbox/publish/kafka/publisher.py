@@ -57,7 +57,7 @@ class KafkaPublisher:
         with self._lock:
             self._check_process()
             self._client.connect(min(5.0, self._deadline / 2))
-            self._topics.notice = Watch(self._client.admin).notice
+            self._topics.notice = Watch(self._client.new_admin).notice
 
     def publish_in_order(self, messages: Sequence[Message]) -> list[Outcome]:
         """The same by a producer that leaves no gaps; see :mod:`.ordered`. A stream is a topic and key."""

@@ -7,9 +7,9 @@ leader from acknowledging alone.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException
@@ -98,7 +98,7 @@ def observe_topics(url: str, topics: Iterable[str], *, deadline: float = 10.0) -
 
 def observe(client: Client, topics: Iterable[str], *, seconds: float) -> tuple[TopicReplication, ...]:
     """The same through a client that is there already."""
-    admin = client.admin()
+    admin = client.new_admin()
     try:
         there = admin.list_topics(timeout=seconds).topics
         found = {name: there[name] for name in topics if name in there and there[name].error is None}
@@ -111,32 +111,46 @@ def observe(client: Client, topics: Iterable[str], *, seconds: float) -> tuple[T
 class Watch:
     """Tells the log of each topic once: what it is like, as information, and as a warning what is dangerous about it.
 
-    The answer to the question for ``min.insync.replicas`` is not waited for.
+    It asks for ``min.insync.replicas`` on a thread of its own, and with a client that is gone when the answers are
+    there: a process that is forked while such a client lives crashes when it ends.
     """
 
-    def __init__(self, admin: Callable[[], AdminClient]) -> None:
-        self._admin = admin
+    def __init__(self, make_admin: Callable[[], AdminClient]) -> None:
+        self._make_admin = make_admin
         self._told: set[str] = set()
+        self._waiting: list[tuple[str, TopicMetadata]] = []
+        self._busy = False
+        self._lock = threading.Lock()
 
     def notice(self, name: str, metadata: TopicMetadata) -> None:
         """The topic was found, and this is what the brokers say of it."""
         if name in self._told:
             return
         self._told.add(name)
-        try:
-            future = _ask(self._admin(), name, _ANSWER_SECONDS)
-        except KafkaException as error:
-            log.debug("topic %r cannot be asked about: %s", name, error)
-        else:
-            future.add_done_callback(partial(self._tell, name, metadata))
+        with self._lock:
+            self._waiting.append((name, metadata))
+            if self._busy:
+                return
+            self._busy = True
+        threading.Thread(target=self._run, name="pillarbox-kafka-replication", daemon=True).start()
 
-    def _tell(self, name: str, metadata: TopicMetadata, future: Future[Any]) -> None:
-        if future.cancelled():
-            return
-        seen = _seen(name, metadata, _answer(future, 0))
-        log.info("%s", seen)
-        if warning := seen.warning():
-            log.warning("%s", warning)
+    def _run(self) -> None:
+        admin = self._make_admin()
+        while True:
+            with self._lock:
+                batch, self._waiting = self._waiting, []
+                if not batch:
+                    self._busy = False
+                    return
+            asked = [(name, metadata, _ask(admin, name, _ANSWER_SECONDS)) for name, metadata in batch]
+            for name, metadata, future in asked:
+                _tell(_seen(name, metadata, _answer(future, _ANSWER_SECONDS + 1)))
+
+
+def _tell(seen: TopicReplication) -> None:
+    log.info("%s", seen)
+    if warning := seen.warning():
+        log.warning("%s", warning)
 
 
 def _ask(admin: AdminClient, name: str, seconds: float) -> Future[Any]:
