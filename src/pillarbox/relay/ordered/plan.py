@@ -29,6 +29,8 @@ from ..plan import classify
 from .estate import Streams
 from .rounds import Round, behind
 
+_new_tuple = tuple.__new__
+
 OnFailure = Literal["hold", "skip"]
 Pause = Callable[[str], float]
 
@@ -77,7 +79,8 @@ def decide(round_: Round, outcomes: Sequence[Outcome], streams: Streams, rules: 
 
 def _all_confirmed(found: Decided, round_: Round, outcomes: Sequence[Outcome]) -> None:
     if round_.draining is None:
-        found.sent = [Sent(d.key, o[0], o[1]) for d, o in zip(round_.send, outcomes, strict=True)]  # type: ignore[misc,arg-type]
+        # As Sent(d.key, *o), in half the time: each event pays for it.
+        found.sent = [_new_tuple(Sent, (d[0], *o)) for d, o in zip(round_.send, outcomes, strict=True)]
         return
     found.sent_parked = [
         SentParked(d.key, d.lane, o[0], o[1])  # type: ignore[misc,arg-type]
