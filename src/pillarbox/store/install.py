@@ -92,7 +92,7 @@ def downgrade(
     TablesMissing (PB-006) where nothing is.
     """
     engine = prefixed(engine, table_prefix)
-    naming = naming_of(engine)
+    naming = naming_of(engine) if part == "outbox" else PLAIN
     with engine.connect() as connection, _ALONE[connection.dialect.name](connection, deadline, naming):
         before = migration(part, connection=connection).get_current_revision()
         if before is None:
