@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .event.destination import Destination, Exchange, Topic
     from .event.event import Event
     from .event.types import event_type
+    from .event.upcasting import upcaster
     from .inbox import AsyncInbox, Inbox
     from .outbox import AsyncOutbox, Outbox, Queued
     from .policy.retry import RetryPolicy
@@ -51,6 +52,7 @@ _WHERE = {
     "install": "store.install",
     "relay_for": "wiring",
     "sqlite_engine": "store.engines",
+    "upcaster": "event.upcasting",
     "use_explicit_begin": "store.engines",
 }
 
@@ -77,6 +79,7 @@ __all__ = [
     "install",
     "relay_for",
     "sqlite_engine",
+    "upcaster",
     "use_explicit_begin",
 ]
 

@@ -147,6 +147,13 @@ class CannotDecode(PillarboxError):
     fix = "Compare the producer's type and schema version with the class the handler was registered for."
 
 
+class NewerSchemaVersion(CannotDecode):
+    """The event has a higher schema version than the consumer knows."""
+
+    code = "PB-017"
+    fix = "Deploy the consumer that knows it and replay the dead letter, or set Consumer(newer=...)."
+
+
 # Writing to the outbox --------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ class Choices:
     on_error: Mapping[type[Exception], Verdict] = field(default_factory=lambda: NO_CLASSES)
     foreign: Policy = "set aside"
     unknown: Policy = "skip"
+    newer: Policy = "set aside"
     handler_timeout: float | None = None
     retry_in: RetryIn = "place"
 
@@ -42,6 +43,7 @@ class Choices:
             raise BadConsumer(f"retry_in is {self.retry_in!r}.", fix="Say 'place' or 'broker'.")
         check_policy("foreign", self.foreign)
         check_policy("unknown", self.unknown)
+        check_policy("newer", self.newer)
 
     @property
     def in_hand(self) -> int:

@@ -55,7 +55,8 @@ class Consumer:
     and it is applied after events that came behind it.
 
     ``foreign`` says what becomes of messages that are no events (no id, no type, another content type, no JSON):
-    ``"set aside"``, ``"skip"`` or ``"raise"``; ``unknown`` the same of events without handler.
+    ``"set aside"``, ``"skip"`` or ``"raise"``; ``unknown`` the same of events without handler, ``newer`` of
+    those whose schema version is higher than that of the handler's class.
 
     ``handler_timeout`` (seconds) bounds a handler: it is reported with its stack, interrupted, and counts as failed.
 
@@ -87,6 +88,7 @@ class Consumer:
         on_error: Mapping[type[Exception], Verdict] = NO_CLASSES,
         foreign: Policy = "set aside",
         unknown: Policy = "skip",
+        newer: Policy = "set aside",
         handler_timeout: float | None = None,
         retry_in: RetryIn = "place",
         options: Mapping[str, Any] | None = None,
@@ -104,6 +106,7 @@ class Consumer:
             on_error=on_error,
             foreign=foreign,
             unknown=unknown,
+            newer=newer,
             workers=workers,
             batch=batch,
             ahead=ahead,

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import BadHandler, CannotDecode, NotAnEventType
-from ..event.codec import cannot_be_decoded, decode
+from ..event.codec import cannot_be_decoded, decode, decode_plain, encode
 from ..event.limits import check_name
 from ..event.message import Message
 from ..event.types import declared_type
+from ..event.upcasting import lift, needs_lift
 from .received import Received, receive
 from .signature import Kind, Signature, read_signature
 
@@ -97,7 +98,7 @@ def decode_payload(message: Message, into: Any) -> Any:
     if into is bytes:
         return message.payload
     if is_json(message.content_type):
-        return decode(message.payload, into, event_type=message.event_type)
+        return decode(_lifted(message, into), into, event_type=message.event_type)
     if into is Any or into is object:
         return message.payload
     raise CannotDecode(
@@ -105,6 +106,14 @@ def decode_payload(message: Message, into: Any) -> Any:
         f"into {getattr(into, '__name__', into)!s}.",
         fix="Annotate the handler Received[bytes] and decode the body there.",
     )
+
+
+def _lifted(message: Message, into: Any) -> bytes:
+    """The body as the class's version has it; raises CannotDecode (PB-016), NewerSchemaVersion (PB-017)."""
+    if not needs_lift(into, message.event_type, message.schema_version):
+        return message.payload
+    plain = decode_plain(message.payload, event_type=message.event_type)
+    return encode(lift(into, plain, message.schema_version), event_type=message.event_type)
 
 
 def is_json(content_type: str) -> bool:

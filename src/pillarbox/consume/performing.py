@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .. import faultpoints
-from ..errors import CannotDecode, PillarboxError, UnknownEventType
+from ..errors import CannotDecode, NewerSchemaVersion, PillarboxError, UnknownEventType
 from ..ports import Incoming
 from . import plan
 from .attempt import Applied, DatabaseAway, Duplicate, Failed, Result, attempt
@@ -74,6 +74,8 @@ class Performer:
             event = prepare(job.incoming, self.registrations)
         except ForeignMessage as error:
             return self._unwanted(job, self.choices.foreign, "skipped", error)
+        except NewerSchemaVersion as error:
+            return self._unwanted(job, self.choices.newer, "skipped", error)
         except CannotDecode as error:
             return SetAside(reason_of(error), job.failures + 1)
         if isinstance(event, Unhandled):

@@ -10,6 +10,7 @@ from .limits import check_name
 
 C = TypeVar("C", bound=type)
 _ATTRIBUTE = "__pillarbox_event_type__"
+_NEWER = "__pillarbox_accepts_newer__"
 
 
 class EventType(NamedTuple):
@@ -19,8 +20,11 @@ class EventType(NamedTuple):
     version: int = 1
 
 
-def event_type(name: str, *, version: int = 1) -> Callable[[C], C]:
+def event_type(name: str, *, version: int = 1, accept_newer: bool = False) -> Callable[[C], C]:
     """Class decorator: instances of the class are payloads of events of this type.
+
+    A consumer that receives a lower version lifts it (:func:`pillarbox.upcaster`); a higher one goes where its
+    ``newer`` says, unless ``accept_newer``: producers only ever add fields, which this reader may leave out.
 
     The class is returned unchanged. Works on dataclasses (slots too), msgspec Structs and pydantic models.
     """
@@ -28,6 +32,7 @@ def event_type(name: str, *, version: int = 1) -> Callable[[C], C]:
 
     def mark(cls: C) -> C:
         setattr(cls, _ATTRIBUTE, declared)
+        setattr(cls, _NEWER, accept_newer)
         return cls
 
     return mark
@@ -39,6 +44,11 @@ def declared_type(cls: type) -> EventType:
     if not isinstance(found, EventType):
         raise NotAnEventType(f"{getattr(cls, '__qualname__', cls)!s} carries no event type.")
     return found
+
+
+def accepts_newer(cls: type) -> bool:
+    """Whether the class of an event type reads higher versions as its own."""
+    return bool(cls.__dict__.get(_NEWER, False))
 
 
 def check_version(version: object) -> int:
