@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from ..errors import BadConsumer, HandlerTimedOut
@@ -128,6 +128,11 @@ class InboxDatabase:
         try:
             if self.engine.dialect.name != "sqlite":  # which has one level only
                 connection = connection.execution_options(isolation_level="READ COMMITTED")
+        except self.engine.dialect.loaded_dbapi.Error as error:
+            # A pooled connection that broke meanwhile: SQLAlchemy sets the level below where it translates errors.
+            connection.invalidate(error)
+            connection.close()
+            raise OperationalError("(setting the isolation level)", None, error, connection_invalidated=True) from error
         except BaseException:
             connection.close()
             raise
