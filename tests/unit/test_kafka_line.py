@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -25,13 +26,33 @@ class Patient(Gapless):
         super().__init__(answer)
         self.answers = True
         self.handed: list[bytes] = []
+        self.takes = 1_000
 
     def produce(self, topic: str, value: bytes, key: str | None, partition: int, report: Any, *rest: object) -> None:
+        if len(self.queue) >= self.takes:
+            raise BufferError
         self.handed.append(value)
         super().produce(topic, value, key, partition, report, *rest)
 
     def flush(self, timeout: float) -> int:
         return super().flush(timeout) if self.answers else len(self.queue)
+
+
+class SlowBehind(Patient):
+    """Confirms the first six after a second, the others when told to."""
+
+    slow_until = 0.0
+
+    def flush(self, timeout: float) -> int:
+        if self.slow_until and not self.answers:
+            if time.monotonic() < self.slow_until:
+                time.sleep(min(timeout, 0.02))
+            elif len(self.queue) > 6:
+                later, self.queue = self.queue[6:], self.queue[:6]
+                Gapless.flush(self, timeout)
+                self.queue = later
+            return len(self.queue)
+        return super().flush(timeout)
 
 
 class Lab:
@@ -78,6 +99,35 @@ def test_a_batch_that_is_awaited_out_of_turn_waits_for_those_before_it() -> None
     lab.first.answers = True
     assert kinds(ended(two)) == [Confirmed] * 6
     assert kinds(ended(one)) == [Confirmed] * 6
+
+
+def test_a_batch_that_is_confirmed_late_ends_at_once_and_takes_no_producer_from_the_one_that_waits_behind_it() -> None:
+    """The cluster was asked about the topics of the first alone; it had none left, so that waiting seemed senseless."""
+    slow = SlowBehind()
+    lab = Lab(slow)
+    one, two = lab.begin(*batches())
+    slow.slow_until = time.monotonic() + 1.0
+    started = time.monotonic()
+    assert kinds(ended(one)) == [Confirmed] * 6
+    assert time.monotonic() - started < 2.5, "nor does it wait for the other's reports"
+    assert two(0.01) is None
+    slow.answers = True
+    assert kinds(ended(two)) == [Confirmed] * 6
+    assert slow.handed == [str(n).encode() for n in range(12)], "nothing was sent twice"
+
+
+def test_nothing_goes_ahead_of_what_found_no_place_in_the_queue() -> None:
+    sent = messages(THERE, 18, keys=3)
+    lab = Lab(Patient(), deadline=1)
+    lab.first.takes = 8
+    one, two = lab.begin(sent[:6], sent[6:12])
+    assert len(lab.first.handed) == 8
+    lab.first.answers = True
+    lab.first.takes = 1_000
+    assert kinds(ended(one)) == [Confirmed] * 6
+    (three,) = lab.begin(sent[12:])
+    assert kinds(ended(two)) == kinds(ended(three)) == [Confirmed] * 6
+    assert lab.first.handed == [str(n).encode() for n in range(18)]
 
 
 def test_what_the_first_leaves_unconfirmed_holds_back_its_key_in_the_batch_behind_it() -> None:

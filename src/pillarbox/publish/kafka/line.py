@@ -37,16 +37,17 @@ _MESSAGES: Final = 50_000
 class Begun:
     """A batch. ``producer``: who has it; None where it is not handed over, or its producer was thrown away.
 
-    ``behind``: what the batches before it left unconfirmed since it was begun.
+    ``whole``: the producer has all of it. ``behind``: what the batches before it left unconfirmed since it was begun.
     """
 
-    __slots__ = ("behind", "bytes", "flight", "outcomes", "prepared", "producer", "until")
+    __slots__ = ("behind", "bytes", "flight", "outcomes", "prepared", "producer", "until", "whole")
 
     def __init__(self, flight: Flight, until: float) -> None:
         self.flight = flight
         self.until = until
         self.prepared = False  # its topics were looked up, and the client asked for trouble
         self.producer: Producer | None = None
+        self.whole = False
         self.behind: list[Message] = []
         self.bytes = sum([len(message.payload) for message in flight.messages])
         self.outcomes: list[Outcome] | None = None
@@ -77,7 +78,7 @@ class Line:
         """Hand it over if that is safe, and put it at the end."""
         if self._may_go(one):
             one.producer = self._client.producer("ordered")
-            hand_over(one.producer, one.flight, range(len(one.flight.messages)), one.until, Gate())
+            one.whole = hand_over(one.producer, one.flight, range(len(one.flight.messages)), one.until, Gate())
             self._quiet_since = time.monotonic()
         self._batches.append(one)
 
@@ -118,7 +119,7 @@ class Line:
     def _may_go(self, one: Begun) -> bool:
         names, batches = one.flight.destinations, [*self._batches, one]
         return (
-            all(before.producer is not None for before in self._batches)
+            all(before.producer is not None and before.whole for before in self._batches)
             and not any(this.flight.has_failed or this.flight.refused for this in batches)
             and not (self._batches and self._client.is_troubled)
             and sum(this.bytes for this in batches) < self._client.queue_bytes // 2

@@ -51,7 +51,7 @@ def send_in_order(
 
 
 def await_in_order(producer: Producer, flights: Sequence[Flight], *, until: float, hopeless: Hopeless) -> Ending:
-    """Wait for what was handed over, until one report is a failure. Unless it is sound, the producer must be discarded.
+    """Wait until the first is confirmed or a report is a failure. Unless it is sound, the producer must be discarded.
 
     ``hopeless`` is asked about the first flight; the producer has no others than these.
     """
@@ -60,7 +60,9 @@ def await_in_order(producer: Producer, flights: Sequence[Flight], *, until: floa
         return any(flight.broken or flight.reported for flight in flights)
 
     first = flights[0]
-    _wait(producer, first, until, hopeless, stop=failed)
+    _wait(producer, first, until, hopeless, stop=lambda: failed() or first.is_confirmed)
+    if first.is_confirmed and not failed():
+        return "sound"  # those behind it may still be under way, each with its own time
     ending: Ending = "failed" if failed() else "sound"
     while ending == "failed" and len(producer) and time.monotonic() < until:
         # Again and again: what is under way may come back to the queue, where a broken producer leaves it for ever.
@@ -72,8 +74,11 @@ def await_in_order(producer: Producer, flights: Sequence[Flight], *, until: floa
 
 def hand_over(
     producer: Producer, flight: Flight, indexes: Sequence[int], until: float, gate: Gate | None = None
-) -> None:
-    """Give these messages to the client. What the gate stops is left out, and what the client refuses closes it."""
+) -> bool:
+    """Give these messages to the client. What the gate stops is left out, and what the client refuses closes it.
+
+    False: the queue stayed full until the time was over, or the producer broke; the last ones were not given to it.
+    """
     produce, messages, report, headers_of = producer.produce, flight.messages, flight.reporter(), flight.headers_of
     for index in indexes:
         message = messages[index]
@@ -95,7 +100,7 @@ def hand_over(
                 )
             except BufferError:  # the client's queue is full: serve reports until there is room
                 if gate is not None and (flight.broken or flight.reported or time.monotonic() >= until):
-                    return
+                    return False
                 if _make_room(producer, flight, until):
                     continue
                 flight.fail(index, KafkaError(KafkaError._QUEUE_FULL))
@@ -104,9 +109,10 @@ def hand_over(
                 if gate is not None:
                     if flight.broken:  # it was not this message's fault
                         del flight.failures[index]
-                        return
+                        return False
                     gate.close(message)
             break
+    return True
 
 
 def _make_room(producer: Producer, flight: Flight, until: float) -> bool:
