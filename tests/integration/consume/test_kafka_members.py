@@ -221,10 +221,10 @@ def test_fetching_ahead_is_bounded_by_messages_and_bytes(group: Group) -> None:
     assert group.producer.flush(30) == 0
     with group.member(prefetch_bytes=2 * 1024 * 1024) as member:
         deadline = time.monotonic() + 8
-        while time.monotonic() < deadline and member._stash_bytes < 16 * 1024 * 1024:
+        while time.monotonic() < deadline and member._stash.size < 16 * 1024 * 1024:
             member.poll(0.2, 0)
         for _ in range(5):
             member.poll(0.1, 0)
-        assert 15 * 1024 * 1024 <= member._stash_bytes <= 18 * 1024 * 1024
+        assert 15 * 1024 * 1024 <= member._stash.size <= 18 * 1024 * 1024
         (got,) = fetch([member], lambda got: len(got[0]) == 40)
         assert [one.position.position.offset for one in got] == list(range(40))  # type: ignore[attr-defined]

@@ -35,7 +35,7 @@ class KafkaBox:
         self._retry = retry_name(source, consumer)
         self._deadline = deadline
         self._producers = Client(url)
-        self._side = SideTopics(self._producers, deadline=deadline)
+        self._side = SideTopics(url, self._producers, deadline=deadline)
         self._client: Consumer | None = None
 
     @classmethod
@@ -67,7 +67,7 @@ class KafkaBox:
         # A group of its own that never commits: the consumer's own group must not see this one come and go.
         settings = consumer_config(self._url, f"{self._consumer}.dead-letters", Fetching(), {})
         try:
-            self._client = Consumer({**settings, "enable.partition.eof": True}, logger=_log)
+            self._client = Consumer({**settings, "enable.partition.eof": True, "fetch.wait.max.ms": 20}, logger=_log)
         except KafkaException as error:
             raise BadUrl(f"{self._url.shown}: {error.args[0].str()}.", fix="Correct the option.") from error
 
@@ -119,7 +119,7 @@ class KafkaBox:
         client.assign([TopicPartition(self._dead, number, OFFSET_BEGINNING) for number in left])
         until = time.monotonic() + self._deadline
         while left:
-            for message in client.consume(_BATCH, timeout=0.2):
+            for message in client.consume(_BATCH, timeout=0.05):
                 number, error = cast("int", message.partition()), message.error()
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 from confluent_kafka import Message
 
+from .partitions import Place, Position
+
 Headers = list[tuple[str, str | bytes | None]]
+
+
+class Record(NamedTuple):
+    """Where a message stands, and the message as the client gave it, for copies."""
+
+    position: Position
+    message: Message
+    original: str
+    """Where it stood at first, as partition/offset."""
+
+
+def place_of(message: Message) -> Place:
+    """Its topic and partition."""
+    return cast("str", message.topic()), cast("int", message.partition())
 
 
 def readable_headers(message: Message) -> Headers:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ...errors import AccessRefused, BadConsumer, BrokerUnavailable
 from ...publish.kafka.client import Client
+from ...publish.kafka.url import KafkaUrl
 from .records import Headers
 
 _log = logging.getLogger("pillarbox.consume.kafka")
@@ -31,13 +33,17 @@ _SETTINGS: Final = {
 }
 _BROKERS_DEFAULT: Final = -1
 _BY_KEY: Final = -1
+_ONE_BROKER: Final = 2.0
+_PAUSE: Final = 0.05
+"""Seconds: for an answer of one broker, and before it is asked again."""
 _REFUSED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
 
 class SideTopics:
     """Writes copies one at a time. ``deadline`` (seconds) bounds each."""
 
-    def __init__(self, client: Client, *, deadline: float) -> None:
+    def __init__(self, url: KafkaUrl, client: Client, *, deadline: float) -> None:
+        self._url = url
         self._client = client
         self._deadline = deadline
 
@@ -82,6 +88,28 @@ class SideTopics:
             raise BrokerUnavailable(f"The topic {name!r} did not confirm within {self._deadline:g} s.")
         if reports[0] is not None:
             raise BrokerUnavailable(f"The topic {name!r} did not take it: {reports[0].str()}.")
+
+    def wait_until_known(self, names: set[str]) -> None:
+        """Until every broker that answers knows the topics, at most the deadline.
+
+        A group whose leader asks one that does not know a topic yet gives the topic to nobody, and the client has no
+        reason to ask again.
+        """
+        until = time.monotonic() + self._deadline
+        try:
+            brokers = self._client.admin().list_topics(timeout=self._deadline).brokers.values()
+            for broker in brokers:
+                alone = AdminClient(
+                    {**self._url.config, "bootstrap.servers": f"{broker.host}:{broker.port}"}, logger=_log
+                )
+                while not self._knows(alone, names) and time.monotonic() < until:
+                    time.sleep(_PAUSE)
+        except KafkaException as error:
+            _log.warning("it is not certain that all brokers know the new topics: %s", error.args[0].str())
+
+    def _knows(self, admin: AdminClient, names: set[str]) -> bool:
+        topics = admin.list_topics(timeout=_ONE_BROKER).topics
+        return all(name in topics and topics[name].partitions for name in names)
 
     def _judge(self, name: str, error: KafkaError) -> None:
         if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:

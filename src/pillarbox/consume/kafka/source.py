@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from confluent_kafka import Consumer as Client
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from ...errors import AccessRefused, BadConsumer, BadUrl, BrokerUnavailable, SourceMissing
+from ...errors import BadConsumer, BrokerUnavailable
 from ...ports import Incoming
 from ...publish.kafka.client import Client as ProducerClient
 from ...publish.kafka.url import KafkaUrl
@@ -22,11 +21,13 @@ from ..dead import dead_headers, dead_name
 from ..retries import HEADERS, read_retry_headers, retry_headers, retry_name
 from ..waiting import WaitingRoom
 from .commits import Commits
-from .partitions import Partitions, Place, Position
+from .opening import MISSING, make_client, topics_there
+from .partitions import Partitions, Place
 from .purging import Purging
-from .records import Headers, readable_headers, text_headers, text_key
-from .settings import Fetching, Setting, consumer_config, read_url
+from .records import Headers, Record, place_of, readable_headers, text_headers, text_key
+from .settings import Fetching, Setting, read_url
 from .sidetopics import SideTopics
+from .stash import Stash
 
 _log = logging.getLogger("pillarbox.consume.kafka")
 
@@ -35,19 +36,6 @@ REVOKE_SECONDS: Final = 3.0
 """How long a rebalance may be held up by the last offsets."""
 LOOKS: Final = 2
 LOOK_AGAIN_SECONDS: Final = 1.0
-STASH: Final = 1_000
-STASH_BYTES: Final = 16 * 1024 * 1024
-"""What may come while nothing is asked for. Then fetching is paused, which throws away what was fetched ahead."""
-_MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
-
-
-class Record(NamedTuple):
-    """Where a message stands, and the message as the client gave it, for copies."""
-
-    position: Position
-    message: Message
-    original: str
-    """Where it stood at first, as partition/offset."""
 
 
 class KafkaSource:
@@ -73,12 +61,11 @@ class KafkaSource:
         self._deadline = deadline
         self._fetching = fetching
         self._producers = ProducerClient(url)
-        self._side = SideTopics(self._producers, deadline=deadline)
+        self._side = SideTopics(url, self._producers, deadline=deadline)
         self._partitions = Partitions()
         self._commits = Commits(consumer, self._confirmed, time.monotonic)
         self._purging = Purging(self._producers.admin, time.monotonic)
-        self._stash: deque[Message] = deque()  # came while nothing was asked for
-        self._stash_bytes = 0
+        self._stash = Stash()
         self._room = WaitingRoom()
         self._paused: set[Place] = set()
         self._client: Client | None = None
@@ -104,14 +91,15 @@ class KafkaSource:
     def open(self) -> None:
         """Check the topics and subscribe. Raises SourceMissing (PB-042), BrokerUnavailable (PB-005), AccessRefused
         (PB-008) or BadUrl (PB-002)."""
-        client = self._client = self._make_client()
+        callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
+        client = self._client = make_client(self._url, self._consumer, self._fetching, callbacks)
         self._producers.connect(self._deadline)
-        there = self._existing_topics()
-        for name in self._sources:
-            if name not in there:
-                raise SourceMissing(f"Kafka at {self._url.shown} has no topic {name!r}.")
+        there = topics_there(self._producers, self._url, self._sources, self._deadline)
         own = [*map(self._dead_name, self._sources), *self._retries]
-        self._side.create([name for name in own if name not in there])
+        missing = [name for name in own if name not in there]
+        self._side.create(missing)
+        if missing:
+            self._side.wait_until_known({*self._sources, *own})
         client.subscribe(
             [*self._sources, *self._retries],
             on_assign=self._on_assign,
@@ -129,7 +117,7 @@ class KafkaSource:
             return []
         now = time.time()
         found = self._room.take(now, limit)
-        found += self._take(limit - len(found))
+        found += self._incoming(self._stash.take(limit - len(found)))
         self._adjust_pauses()
         if not found:
             message = self._open_client.poll(self._room.next_in(now, timeout))
@@ -213,15 +201,14 @@ class KafkaSource:
             self._adjust_pauses()
             message = self._open_client.poll(max(0.0, until - time.monotonic()))
             if message is not None:
-                self._stash.append(message)
-                self._stash_bytes += _size(message)
+                self._stash.add(message)
             if time.monotonic() >= until:
                 return
 
     def _adjust_pauses(self) -> None:
         """Fetch no more than there is room for."""
         held = self._partitions.held
-        if len(self._stash) >= STASH or self._stash_bytes >= STASH_BYTES:
+        if self._stash.full:
             wanted = set(held)
         elif self._room.full:
             wanted = {place for place in held if place[0] in self._retries}
@@ -234,24 +221,19 @@ class KafkaSource:
 
     # What comes -----------------------------------------------------------------------------------------------------
 
-    def _take(self, limit: int) -> list[Incoming]:
-        taken = [self._stash.popleft() for _ in range(min(limit, len(self._stash)))]
-        self._stash_bytes -= sum(map(_size, taken))
-        return self._incoming(taken)
-
     def _incoming(self, messages: Iterable[Message]) -> list[Incoming]:
         return [incoming for incoming in map(self._one, messages) if incoming is not None]
 
     def _one(self, message: Message) -> Incoming | None:
         error = message.error()
         if error is not None:
-            if error.code() in _MISSING:
+            if error.code() in MISSING:
                 self._looks = LOOKS
                 if message.topic() in self._retries:
                     return None  # made just now, and not known to every broker yet
             self._on_error(error)
             return None
-        (topic, number), offset = _place(message), cast("int", message.offset())
+        (topic, number), offset = place_of(message), cast("int", message.offset())
         position = self._partitions.hand_out((topic, number), offset)
         if position is None:
             return None
@@ -295,8 +277,7 @@ class KafkaSource:
         gone = set(_places(partitions))
         lost = self._partitions.revoked(gone)
         self._paused -= gone
-        self._stash = deque(message for message in self._stash if _place(message) not in gone)
-        self._stash_bytes = sum(map(_size, self._stash))
+        self._stash.forget(gone)
         self._room.forget(lambda incoming: not self.holds(incoming))
         if partitions:
             text = "consumer %s: the group %s %s; %d messages in hand come again there"
@@ -323,27 +304,6 @@ class KafkaSource:
             raise BrokerUnavailable("The source is closed.")
         return self._client
 
-    def _make_client(self) -> Client:
-        try:
-            callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
-            return Client(consumer_config(self._url, self._consumer, self._fetching, callbacks), logger=_log)
-        except KafkaException as error:
-            raise BadUrl(
-                f"{self._url.shown}: {error.args[0].str()}.", fix="Correct the option; options are those of librdkafka."
-            ) from error
-
-    def _existing_topics(self) -> set[str]:
-        # All topics, because asking for one by name may create it (auto.create.topics.enable).
-        try:
-            topics = self._producers.admin().list_topics(timeout=self._deadline).topics
-        except KafkaException as error:
-            raise BrokerUnavailable(f"Kafka at {self._url.shown} does not answer: {error.args[0].str()}.") from error
-        for name in self._sources:
-            refused = topics[name].error if name in topics else None
-            if refused is not None and refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise AccessRefused(f"Kafka at {self._url.shown} refused access to the topic {name!r}.")
-        return {name for name, topic in topics.items() if topic.error is None or topic.error.code() not in _MISSING}
-
     def _dead_name(self, source: str) -> str:
         return dead_name(source, self._consumer)
 
@@ -351,14 +311,6 @@ class KafkaSource:
 def _record(incoming: Incoming) -> Record:
     assert isinstance(incoming.position, Record)
     return incoming.position
-
-
-def _place(message: Message) -> Place:
-    return cast("str", message.topic()), cast("int", message.partition())
-
-
-def _size(message: Message) -> int:
-    return len(message.value() or b"")
 
 
 def _places(partitions: Iterable[TopicPartition]) -> list[Place]:
