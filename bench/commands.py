@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench import (
     add,
     beside,
+    consume,
     debezium,
     draining,
     figures,
@@ -29,6 +30,7 @@ COMMANDS = (
     add,
     write,
     beside,
+    consume,
     history,
     relays,
     memory,

@@ -102,6 +102,7 @@ PARKED = (
     count("resident memory, MiB", 150, "peak_rss_mib"),
 )
 DEBEZIUM = (Bar("rate at the topic, relay : Debezium as it comes", at("ratio", "default"), 1.0),)
+CONSUME = (Bar("events a second in batches", at("batched", "events_per_second", "product"), 10_000),)
 OUTAGE = (
     most("seconds until the full rate", 5, "full_rate_after_seconds"),
     count("dead", 0, "dead"),
@@ -145,6 +146,8 @@ RUNS: tuple[Run, ...] = (
     Run("add-sqlite", "add --database sqlite"),
     Run("write-postgres", "write --database postgres", WRITE),
     Run("write-mysql", "write --database mysql", WRITE),
+    Run("consume-postgres", "consume --database postgres", CONSUME),
+    Run("consume-mysql", "consume --database mysql", CONSUME),
     Run("beside-postgres", "beside --database postgres", BESIDE),
     Run("beside-mysql", "beside --database mysql", BESIDE),
     Run("hotkey-rabbitmq", "hotkey --database postgres --broker rabbitmq --events 3000", (ratio(0.9),)),

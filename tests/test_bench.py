@@ -90,6 +90,22 @@ class TestDrain:
         assert capsys.readouterr().err.startswith("kafka does not answer at PILLARBOX_TEST_KAFKA")
 
 
+class TestConsume:
+    @pytest.mark.parametrize("database", ["postgres", "mysql"])
+    def test_a_consumer_and_a_raw_loop_take_turns_and_each_event_has_its_row(
+        self, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest, database: str
+    ) -> None:
+        request.getfixturevalue(f"{database}_url")
+        sizes = ["--single", "20", "--batched", "100", "--batch", "30", "--rounds", "1"]
+        assert main(["consume", "--database", database, *sizes, "--json"]) == 0
+
+        found = json.loads(capsys.readouterr().out)
+        for kind in ("single", "batched"):
+            rates = found[kind]["events_per_second"]
+            assert found[kind]["ratio"] == pytest.approx(rates["product"] / rates["raw"], abs=0.05)
+            assert found[kind]["cpu_microseconds_per_event"]["product"] > 0
+
+
 class TestAdd:
     def test_add_and_two_raw_inserts_take_turns_in_real_transactions(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["add", "--database", "sqlite", "--transactions", "30", "--json"]) == 0
