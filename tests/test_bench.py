@@ -146,6 +146,7 @@ QUICK = {
     "latency": "--broker kafka --rate 50 --seconds 1 --rounds 1",
     "idle": "--seconds 1 --events 1 --rest 0.2",
     "add": "--database sqlite --transactions 30",
+    "inbox": "--database sqlite --events 50 --batch 50 --rounds 1",
     "write": "--transactions 20",
     "history": "--sent 2000 --pending 500 --batch 100",
     "relays": "--events 500 --batch 100 --rounds 1 --relays 1 2",
