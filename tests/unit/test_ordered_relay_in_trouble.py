@@ -229,6 +229,26 @@ def test_a_relay_is_not_ready_while_it_cannot_record_what_it_sent() -> None:
         wait_until(lambda: set(outbox.states().values()) == {"SENT"})
 
 
+def test_a_relay_that_has_left_sends_nothing_of_what_waited_behind_a_broker_that_did_not_answer() -> None:
+    outbox, answers = MemoryOutbox(), threading.Event()
+    tried: list[str] = []
+
+    def answer(one: Message) -> Outcome | None:
+        tried.append(one.event_id)
+        answers.wait(10)
+        return None
+
+    outbox.add([message(1, key_of(0)), message(2, key_of(1))])
+    store = MemoryPartitionStore(outbox, relay_id="a", lease=SETTINGS.lease)
+    relay = OrderedRelay(store, MemoryPublisher(answer), replace(SETTINGS, batch=1))
+    with relay.started():
+        wait_until(lambda: relay._sender.under_way == 2)
+    assert not any(row.owner for row in outbox.tables.partitions.values()), "it has given them up"
+    answers.set()
+    relay._sender._thread.join(5)
+    assert tried == ["e-1"]
+
+
 def test_one_look_ends_the_care_for_all_partitions_with_nothing_left_of_a_crash() -> None:
     outbox, calls = MemoryOutbox(), Calls()
     outbox.add([message(number, f"k{number}") for number in range(100)])

@@ -70,7 +70,7 @@ class OrderedRelay(Lifecycle):
         self._sender = Sender(publisher)
         self._keeper = Keeper(store, self.settings.lease, self._clock.monotonic, self.stats)
         self._duties = Duties(store, self._estate, self._keeper, self.settings, self.stats)
-        self._reader = Reader(store, self._estate, self._streams)
+        self._reader = Reader(store, self._estate, self._streams, abreast=publisher.capabilities.one_in_flight)
         patience = Patience(self.settings.lease, self._clock.monotonic, self._await_database, lambda: self._stopping)
         self._settling = Settling(store, self.stats, patience, self._duties)
         self._holds_on_failure = self.settings.on_failure == "hold"
@@ -286,6 +286,7 @@ class OrderedRelay(Lifecycle):
         try:
             while self._sender.under_way and time.monotonic() < until:
                 self._settle(self._sender.take(min(0.5, self.settings.broker_deadline)))
+            self._sender.begin_no_more()
             self._keeper.stop()  # a renewal after the end would register this relay again: a ghost that has a share
             self._duties.release_all()
             self._store.leave()

@@ -83,8 +83,13 @@ class Sender:
         with self._news:
             self._news.notify_all()
 
+    def begin_no_more(self) -> None:
+        """What was handed over and is not on its way yet stays here: the partitions are about to be given up."""
+        self._ending = True
+
     def stop(self, seconds: float) -> None:
         """End the thread; what it is publishing is waited for at most so long."""
+        self.begin_no_more()
         self._todo.put(None)
         if self._thread.is_alive():
             self._thread.join(seconds)
@@ -105,9 +110,7 @@ class Sender:
                 round_ = self._todo.get(block=not self._begun)
             except queue.Empty:
                 break
-            if round_ is None:
-                self._ending = True
-            else:
+            if not self._ending and round_ is not None:
                 self._begun.append((round_, self._begin(round_)))
         return bool(self._begun)
 
