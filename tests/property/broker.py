@@ -98,6 +98,8 @@ class DicePublisher:
         self._fate = fate
         self._odds = odds
         self._random = random
+        # Whether rounds have few partitions or many.
+        self.capabilities = self.capabilities._replace(one_in_flight=random.random() < 0.5)
         self._under_way: list[set[tuple[str, str]]] = []
 
     def open(self) -> None:

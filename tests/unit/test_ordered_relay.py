@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -95,6 +96,33 @@ def test_everything_is_sent_once_and_in_order_of_each_key() -> None:
     assert len(publisher.arrived) == 400
     assert_in_order(publisher)
     assert all_sent(outbox)
+
+
+class CountsKeys(MemoryPublisher):
+    """Notes how many keys each full batch has."""
+
+    def __init__(self, *, one_in_flight: bool) -> None:
+        super().__init__()
+        self.capabilities = MemoryPublisher.capabilities._replace(one_in_flight=one_in_flight)
+        self.keys: list[int] = []
+
+    def publish_in_order(self, messages: Sequence[Message]) -> list[Outcome]:
+        self.keys.append(len({one.key for one in messages}))
+        return super().publish_in_order(messages)
+
+
+def test_a_publisher_that_waits_for_each_key_gets_many_keys_in_a_round() -> None:
+    """And everything still arrives once, in the order of each key."""
+    found = []
+    for one_in_flight in (True, False):
+        outbox, publisher = MemoryOutbox(), CountsKeys(one_in_flight=one_in_flight)
+        outbox.add(messages(keys=200, each=40))
+        relay(outbox, publisher).run(until_empty=True)
+        assert len(publisher.arrived) == 8_000
+        assert_in_order(publisher)
+        assert all_sent(outbox)
+        found.append(statistics.median(publisher.keys))
+    assert found[0] > 2 * found[1]
 
 
 def test_a_retry_holds_back_its_own_key_only() -> None:

@@ -16,6 +16,7 @@ class PublisherCapabilities(NamedTuple):
     pipelined_order: bool  # a batch reaches one destination and key in the order of the list
     positions: bool  # Confirmed carries partition and offset
     headers: bool
+    one_in_flight: bool = False  # in order it sends a message of a stream only when the one before is confirmed
 
 
 UnderWay = Callable[[float], list[Outcome] | None]

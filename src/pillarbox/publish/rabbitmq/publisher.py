@@ -26,7 +26,9 @@ class RabbitPublisher:
     a fork (PB-028).
     """
 
-    capabilities = PublisherCapabilities(scheme="amqp", pipelined_order=True, positions=False, headers=True)
+    capabilities = PublisherCapabilities(
+        scheme="amqp", pipelined_order=True, positions=False, headers=True, one_in_flight=True
+    )
 
     def __init__(self, url: RabbitUrl, *, deadline: float) -> None:
         self._url = url

@@ -34,6 +34,14 @@ class Round:
             destination = delivery.message.destination
             self.holds.append(Hold(stream, "dead", delivery.key.id, None, destination, reason))
 
+    def add(self, other: Round) -> None:
+        """Take over all that is in ``other``, a fresh round of other partitions."""
+        self.owned = {**self.owned, **other.owned}
+        self.send = [*self.send, *other.send]
+        self.aside += other.aside
+        self.read_to = {**self.read_to, **other.read_to}
+        self.bytes += other.bytes
+
     def drop(self, number: int) -> None:
         """Forget all that concerns this partition: it is another relay's."""
         self.owned = {n: one for n, one in self.owned.items() if n != number}
