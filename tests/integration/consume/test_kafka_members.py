@@ -180,6 +180,14 @@ def test_a_static_member_that_restarts_moves_no_partition(group: Group, caplog: 
         assert len([text for text in happened if "gave it" in text]) == 1  # the one that restarted
 
 
+def test_of_two_processes_with_one_instance_id_the_older_one_ends_with_the_reason(group: Group) -> None:
+    with group.member(instance_id="a") as older:
+        group.send(1)
+        fetch([older], lambda got: len(got[0]) == 6)
+        with group.member(instance_id="a") as newer, pytest.raises(BrokerUnavailable, match="instance"):
+            fetch([newer, older], lambda _: False)
+
+
 def test_a_broker_that_was_away_is_waited_for_and_what_is_in_hand_is_committed_afterwards(group: Group) -> None:
     with group.member(deadline=2.0) as member:
         group.send(2)

@@ -34,6 +34,7 @@ _log = logging.getLogger("pillarbox.consume.kafka")
 CLOSE_SECONDS: Final = 5.0
 REVOKE_SECONDS: Final = 3.0
 """How long a rebalance may be held up by the last offsets."""
+_FATAL: Final = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
 LOOKS: Final = 2
 LOOK_AGAIN_SECONDS: Final = 1.0
 
@@ -72,6 +73,7 @@ class KafkaSource:
         self._told: set[int] = set()
         self._looks = LOOKS
         self._looked_at = 0.0
+        self._broken: str | None = None
 
     @classmethod
     def from_url(
@@ -109,6 +111,8 @@ class KafkaSource:
 
     def poll(self, timeout: float, limit: int) -> list[Incoming]:
         """The next messages; also where the group's rebalances are taken part in."""
+        if self._broken is not None:
+            raise BrokerUnavailable(f"Kafka's client broke for good: {self._broken}.", fix="Start the consumer again.")
         self._commits.send(self._open_client)
         self._purging.run()
         self._look()
@@ -290,8 +294,8 @@ class KafkaSource:
         self._purging.note({place: offset for place, offset in offsets.items() if place[0] in self._retries})
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            raise BrokerUnavailable(f"Kafka's client broke for good: {error.str()}.", fix="Start the consumer again.")
+        if error.fatal() or error.code() in _FATAL:
+            self._broken = error.str()  # raised by the next poll: this may be a callback
         if error.code() not in self._told:
             _log.warning("consumer %s: Kafka at %s: %s", self._consumer, self._url.shown, error.str())
         self._told.add(error.code())
