@@ -14,6 +14,7 @@ import pytest
 
 from pillarbox.errors import DatabaseUnavailable
 from pillarbox.event.message import Message
+from pillarbox.policy.lanes import lane_of, partition_of
 from pillarbox.policy.retry import RetryPolicy
 from pillarbox.ports import Outcome, Rejected, Unavailable, Unknown
 from pillarbox.publish.memory import MemoryPublisher
@@ -123,6 +124,15 @@ def test_a_publisher_that_waits_for_each_key_gets_many_keys_in_a_round() -> None
         assert all_sent(outbox)
         found.append(statistics.median(publisher.keys))
     assert found[0] > 2 * found[1]
+
+
+def test_partitions_whose_events_are_large_take_turns_however_few_of_them_fill_a_round() -> None:
+    outbox, publisher = MemoryOutbox(), CountsKeys(one_in_flight=True)
+    outbox.add([one._replace(payload=b"%6d" % n) for n, one in enumerate(messages(keys=100, each=6))])
+    relay(outbox, publisher, max_bytes=36).run(until_empty=True)
+    assert all_sent(outbox)
+    first = {partition_of(lane_of(str(one.key))) for one in publisher.arrived[:200]}
+    assert len(first) == len(outbox.tables.partitions)
 
 
 def test_a_retry_holds_back_its_own_key_only() -> None:

@@ -78,12 +78,14 @@ class Reader:
         some = free[: min(-(-len(self._estate) // 2), limit)]
         round_, more = Round({}, []), False
         for one in some:
-            if round_.bytes < budget:
-                reading, part = self._read({one.number: one}, limit // len(some), budget - round_.bytes)
-                round_.add(part)
-                more = more or reading.more
+            if round_.bytes >= budget:  # the others are first in the next one
+                more = True
+                break
+            reading, part = self._read({one.number: one}, limit // len(some), budget - round_.bytes)
+            round_.add(part)
+            more = more or reading.more
+            self._start = one.number + 1
         self._backlog = more
-        self._start = some[-1].number + 1
         return round_ if round_.owned else None
 
     def _ordinary(self, free: Sequence[Owned], limit: int, budget: int) -> Round | None:
