@@ -122,20 +122,20 @@ def test_kafka_credentials_go_over_TLS_unless_told_otherwise() -> None:
 
 
 def test_an_amqp_URL_is_read_as_rabbitmq_does() -> None:
-    nodes, shown = parse_rabbitmq_url("amqp://us%40er:p%2Fw@h1:1,h2/my%2Fhost?heartbeat=7", connect_timeout=3)
+    nodes, shown, *_ = parse_rabbitmq_url("amqp://us%40er:p%2Fw@h1:1,h2/my%2Fhost?heartbeat=7", connect_timeout=3)
     first, second = nodes
     assert (first.host, first.port, second.host, second.port) == ("h1", 1, "h2", 5672)
     assert (first.virtual_host, first.heartbeat, first.socket_timeout) == ("my/host", 7, 3)
     assert (first.credentials.username, first.credentials.password) == ("us@er", "p/w")
     assert shown == "amqp://h1:1,h2/my%2Fhost"
     for url in ("amqp://h", "amqp://h/", "amqp://h/%2F"):
-        (node,), _ = parse_rabbitmq_url(url, connect_timeout=3)
+        (node,), *_ = parse_rabbitmq_url(url, connect_timeout=3)
         assert (node.virtual_host, node.credentials.username) == ("/", "guest")
 
 
 def test_amqps_verifies_the_server_unless_told_otherwise() -> None:
-    (checked,), _ = parse_rabbitmq_url("amqps://h", connect_timeout=3)
-    (unchecked,), _ = parse_rabbitmq_url("amqps://h?verify=no", connect_timeout=3)
+    (checked,), *_ = parse_rabbitmq_url("amqps://h", connect_timeout=3)
+    (unchecked,), *_ = parse_rabbitmq_url("amqps://h?verify=no", connect_timeout=3)
     assert checked.port == 5671
     assert checked.ssl_options.context.verify_mode == ssl.CERT_REQUIRED
     assert checked.ssl_options.context.check_hostname
