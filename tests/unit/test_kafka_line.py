@@ -189,6 +189,17 @@ def test_a_producer_that_never_answers_costs_each_batch_its_deadline_and_no_more
     assert kinds(ended(two)) == [Withheld] * 6, "their keys wait for what may not be there"
 
 
+def test_a_publisher_that_is_closed_leaves_nothing_behind_that_could_be_sent_later() -> None:
+    """Without a message time-out the client would try for ever, long after another relay has sent what follows."""
+    lab = Lab(Patient())
+    lab.client._producers["ordered"] = lab.first  # type: ignore[assignment]
+    one, two = lab.begin(*batches())
+    lab.publisher.close()
+    assert not lab.first.queue
+    assert kinds(ended(one)) == kinds(ended(two)) == [Unknown] * 6
+    assert len(lab.first.handed) == 12, "nor is it sent again"
+
+
 def test_both_ways_of_publishing_share_a_publisher_with_batches_under_way() -> None:
     lab = Lab(Patient())
     one, two = lab.begin(*batches())

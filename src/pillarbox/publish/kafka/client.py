@@ -126,7 +126,9 @@ class Client:
             self.primed.forget()
 
     def close(self) -> None:
-        """Throw everything away."""
+        """Throw everything away, and what is under way with it: the ordered producer would try for ever."""
+        for producer in list(self._producers.values()):
+            producer.purge()
         self._producers.clear()
         self._admin = None
 

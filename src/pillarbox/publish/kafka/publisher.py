@@ -45,6 +45,7 @@ class KafkaPublisher:
         self._headers_of = _headers(url.cloudevents)
         self._line = Line(self._client, self._topics)
         self._sending = 0.8 * deadline  # seconds; the rest is for finding out what silence means
+        self._closed = False
         self._look_first = False  # the last publish, or the time since, had trouble: ask the cluster before sending
 
     @classmethod
@@ -56,6 +57,7 @@ class KafkaPublisher:
         """Connect, or raise BadUrl (PB-002), BrokerUnavailable (PB-005) or AccessRefused (PB-008)."""
         with self._lock:
             self._check_process()
+            self._closed = False
             self._client.connect(min(5.0, self._deadline / 2))
             self._topics.notice = Watch(self._client.new_admin).notice
 
@@ -124,8 +126,9 @@ class KafkaPublisher:
         return observe(self._client, self._topics.names(), seconds=self._deadline)
 
     def close(self) -> None:
-        """Leave. Nothing is in flight between two publishes."""
+        """Leave. What was begun and is awaited by nobody, or by another thread, is not sent any more: Unknown."""
         if os.getpid() == self._pid:  # a forked child has not the client's threads to end
+            self._closed = True
             self._client.close()
 
     def _check_process(self) -> None:
@@ -178,8 +181,10 @@ class KafkaPublisher:
             ending = await_in_order(one.producer, flights, until=one.until, hopeless=self._hopeless)
             if ending != "sound":
                 self._line.end_epoch()
-        elif not one.prepared:
+        elif not (one.prepared or self._closed):
             self._prepare(one)
+        if self._closed:
+            return
         rest = OrderedFlight(
             self._client, self._topics, one.flight, until=one.until, hopeless=self._hopeless, behind=one.behind
         )
