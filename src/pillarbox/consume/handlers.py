@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..errors import BadHandler, CannotDecode, NotAnEventType
+from ..errors import BadHandler, CannotDecode, NotAnEventType, NotSerialisable
 from ..event.codec import cannot_be_decoded, decode, decode_plain, encode
 from ..event.limits import check_name
 from ..event.message import Message
@@ -113,7 +113,13 @@ def _lifted(message: Message, into: Any) -> bytes:
     if not needs_lift(into, message.event_type, message.schema_version):
         return message.payload
     plain = decode_plain(message.payload, event_type=message.event_type)
-    return encode(lift(into, plain, message.schema_version), event_type=message.event_type)
+    try:
+        return encode(lift(into, plain, message.schema_version), event_type=message.event_type)
+    except NotSerialisable as error:
+        raise CannotDecode(
+            f"What the upcasters make of version {message.schema_version} is no JSON: {error.message}",
+            fix="Correct the upcaster, and replay the dead letter.",
+        ) from error
 
 
 def is_json(content_type: str) -> bool:

@@ -70,7 +70,7 @@ def _is_other_format(message: Message) -> bool:
         return True
     try:
         json.loads(message.payload)
-    except ValueError:
+    except (ValueError, RecursionError):  # nested too deeply to be read
         return True
     return False
 
