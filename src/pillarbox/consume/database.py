@@ -67,7 +67,8 @@ class InboxDatabase:
         return self._make_session(self._connect())
 
     def _make_session(self, connection: Connection) -> Session:
-        return Session(bind=connection)
+        # Closed for good at the end: what a handler left running would else write into the next event's transaction.
+        return Session(bind=connection, close_resets_only=False)
 
     def call(self, handler: Handler, events: Sequence[Received[Any]], session: Session) -> None:
         """Run a handler in the session's transaction; HandlerTimedOut (PB-049) when it is under watch and too slow."""

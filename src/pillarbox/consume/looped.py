@@ -41,6 +41,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self._closing = False
         self._thread = threading.Thread(target=self._main, name=f"pillarbox-loop-{name}", daemon=True)
         self._thread.start()
 
@@ -48,18 +49,19 @@ class LoopThread:
         """Begin a coroutine in the loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def spawn(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run synchronous code that uses an async driver, and wait for it."""
-        return self.submit(greenlet_spawn(function, *arguments)).result(CHECK_SECONDS)
+    def spawn(self, function: Callable[..., T], *arguments: Any, seconds: float = CHECK_SECONDS) -> T:
+        """Run synchronous code that uses an async driver, and wait for it; TimeoutError after ``seconds``."""
+        return self.submit(greenlet_spawn(function, *arguments)).result(seconds)
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread; a coroutine that blocks the loop is left behind with it."""
+        self._closing = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(JOIN_SECONDS)
 
     def _main(self) -> None:
         try:
-            self.loop.run_forever()
+            self._run()
             left = asyncio.all_tasks(self.loop)
             for task in left:
                 task.cancel()
@@ -67,6 +69,14 @@ class LoopThread:
                 self.loop.run_until_complete(asyncio.wait(left, timeout=JOIN_SECONDS / 2))
         finally:
             self.loop.close()
+
+    def _run(self) -> None:
+        while not self._closing:
+            try:
+                self.loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                # asyncio lets them end the loop, too: all other tasks would stand still, and nobody would know.
+                _log.error("a task in the consumer's event loop raised %r", error)
 
 
 def with_own_pool(engine: AsyncEngine) -> AsyncEngine:
@@ -96,7 +106,7 @@ class AsyncInboxDatabase(InboxDatabase):
 
     def _make_session(self, connection: Connection) -> Session:
         face = AsyncConnection(self._async_engine, connection)
-        session = AsyncSession(bind=face)
+        session = AsyncSession(bind=face, close_resets_only=False)
         self._face = (face, session)
         return session.sync_session
 
@@ -108,7 +118,7 @@ class AsyncInboxDatabase(InboxDatabase):
         work: Any = handler.call(events, session, lambda: connection)
         interrupt.task = asyncio.ensure_future(work)
         if self._watch is None:
-            await_only(interrupt.task)
+            interrupt.wait()
             return
         try:
             self._watch.run(handler.name, interrupt.wait, interrupt)
@@ -130,10 +140,14 @@ class TaskInterrupt:
         assert self.task is not None
         try:
             await_only(self.task)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if self._fired:
                 raise HandlerInterrupted from None
-            raise
+            waiting = asyncio.current_task(self._loop)
+            if waiting is not None and waiting.cancelling():
+                raise
+            # Something that it awaited was cancelled: that is the event's failure, and not the consumer's end.
+            raise RuntimeError("The handler was cancelled from within, by what it awaited.") from error
 
     def fire(self) -> None:
         assert self.task is not None

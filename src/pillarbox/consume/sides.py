@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import closing
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -17,6 +18,11 @@ from .looped import AsyncInboxDatabase, LoopTasks, LoopThread, with_own_pool
 from .performing import Performer
 from .watch import HandlerWatch
 from .workers import OwnThread, Threads, Workers
+
+_log = logging.getLogger("pillarbox.consume")
+
+CLOSE_SECONDS: Final = 3.0
+"""How long connections may take to close; a handler that blocks the loop would let them wait for ever."""
 
 T = TypeVar("T")
 
@@ -105,7 +111,9 @@ class LoopSide:
 
     def close(self) -> None:
         try:
-            self._thread.spawn(self._engine.sync_engine.dispose)
+            self._thread.spawn(self._engine.sync_engine.dispose, seconds=CLOSE_SECONDS)
+        except TimeoutError:
+            _log.error("database connections are left open: the event loop is blocked by a handler")
         finally:
             self._thread.close()
 
