@@ -46,8 +46,12 @@ def without_deaths(headers: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         kept = {name: value for name, value in kept.items() if not name.startswith("x-last-death-")}
     deaths = kept.pop("x-death", None)
     if isinstance(deaths, list):
-        deaths = [death for death in deaths if not str(death.get("queue", "")).startswith(prefix)]
+        deaths = [one for one in deaths if not isinstance(one, dict) or not _of(one, prefix)]
     return {**kept, "x-death": deaths} if deaths else kept
+
+
+def _of(death: Mapping[str, Any], prefix: str) -> bool:
+    return str(death.get("queue", "")).startswith(prefix)
 
 
 def text_headers(headers: Mapping[str, Any] | None) -> dict[str, str]:
@@ -60,7 +64,14 @@ def _text(value: object) -> str:
         return value
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode("utf-8", "replace")
-    return json.dumps(value, default=str, ensure_ascii=False)
+    return json.dumps(_with_text_names(value), default=str, ensure_ascii=False)
+
+
+def _with_text_names(value: object) -> object:
+    """Names inside of a table may be no UTF-8, too; an error here would cut the connection, again and again."""
+    if isinstance(value, dict):
+        return {_text(name): _with_text_names(one) for name, one in value.items()}
+    return [_with_text_names(one) for one in value] if isinstance(value, list) else value
 
 
 def copy_properties(
