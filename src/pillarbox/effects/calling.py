@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import secrets
@@ -21,7 +22,7 @@ from ..store import effects as table
 from ..store.effects import EffectKey, Record
 from ..store.engines import relay_engine
 from ..store.transactions import Transactions
-from .doubt import ASK, Ask, InDoubt, Lookup, is_believed
+from .doubt import ASK, Ask, InDoubt, Lookup, check_in_doubt, is_believed
 from .identity import MAX_NAME, AnyEvent, effect_of
 from .steps import Steps
 
@@ -77,7 +78,8 @@ class Effects:
         Lookup, ASK).
 
         Raises what ``function`` raises; Refused (PB-046), again at every delivery; EffectInDoubt (PB-044), which should
-        set the event aside for a person; what :class:`.Transactions` raises.
+        set the event aside for a person; ConfigError (PB-001), before anything is called, for an ``async def`` function
+        or another ``in_doubt``; what :class:`.Transactions` raises.
         """
         return self.run(effect_of(self.consumer, event, step), function, in_doubt, not_done=not_done, tries=tries)
 
@@ -97,6 +99,8 @@ class Effects:
         tries: int | None = None,
     ) -> Any:
         """:meth:`call`, for an effect that has its name."""
+        check_in_doubt(in_doubt)
+        _check_function(function, effect.step)
         faultpoints.reach("effect.before-start")
         claim = secrets.token_hex(16)
         known = self._begin(effect, claim, in_doubt)
@@ -216,3 +220,13 @@ def _told(effect: EffectKey, found: Record) -> Any:
 
 def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def _check_function(function: object, step: str) -> None:
+    """Refuse what cannot be the call, while nothing is in doubt yet."""
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        what = "is async: it would never run" if callable(function) else "has no function"
+        raise ConfigError(
+            f"The step {step!r} {what}.",
+            fix="Give a plain function of the key; in an async handler, await asyncio.to_thread(effects.call, …).",
+        )

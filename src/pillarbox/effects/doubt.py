@@ -47,6 +47,15 @@ SAME_KEY: Final = SameKey()
 ASK: Final = Ask()
 
 
+def check_in_doubt(choice: object) -> None:
+    """Refuse anything but SAME_KEY, ASK and a Lookup, before a call: taken for another one it might pay twice.
+
+    Raises ConfigError (PB-001).
+    """
+    if not isinstance(choice, InDoubt):
+        raise ConfigError(f"in_doubt is {choice!r}.", fix="Say SAME_KEY, ASK or Lookup(find), from pillarbox.effects.")
+
+
 def is_believed(age: float, wait: float) -> bool:
     """Whether "there is nothing" counts, ``age`` seconds after the last attempt began.
 
