@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from pillarbox.consume import Consumer, Received
+from pillarbox.consume.sources import make_source
 from pillarbox.errors import BadConsumer, BadHandler, BadUrl, NotAnEventType
 from pillarbox.event.types import event_type
 
@@ -163,3 +164,27 @@ def test_sources_are_a_list_of_different_names(sources: Any) -> None:
 def test_an_unknown_broker_scheme_is_refused_at_import() -> None:
     with pytest.raises(BadUrl, match="amqp"):
         Consumer("x", database="sqlite://", broker="redis://x", sources=["orders"])
+
+
+@pytest.mark.parametrize("way", ["on", "on_batch"])
+def test_a_decorator_without_its_event_type_is_refused_instead_of_registering_nothing(
+    consumer: Consumer, way: str
+) -> None:
+    def reserve(event: Received[OrderCreated]) -> None: ...
+
+    with pytest.raises(BadHandler, match=rf"reserve.*\n?.*@consumer\.{way}\(EventType\)"):
+        getattr(consumer, way)(reserve)
+
+
+def test_a_batch_handler_that_takes_one_event_is_told_to_take_a_list(consumer: Consumer) -> None:
+    with pytest.raises(
+        BadHandler, match=r"is annotated .*Received\[.*OrderCreated\].*one parameter list\[Received\[T\]\] and"
+    ):
+
+        @consumer.on_batch(OrderCreated)
+        def reserve(event: Received[OrderCreated]) -> None: ...
+
+
+def test_an_option_that_the_brokers_source_does_not_take_is_named(consumer: Consumer) -> None:
+    with pytest.raises(BadConsumer, match=r"leese.*embedded://.*Per broker"):
+        make_source("embedded:log.db", "stock", ["orders"], {"leese": 3})

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from ..clock import Clock, SystemClock
-from ..errors import BadConsumer
+from ..errors import BadConsumer, BadHandler
 from ..event.limits import check_name
 from ..policy.retry import RetryPolicy
 from .assembly import assemble
@@ -144,6 +144,11 @@ class Consumer:
         return self._register(event_type, sys._getframe(1).f_locals, many=True)
 
     def _register(self, event_type: type | str, local_names: Mapping[str, Any], *, many: bool) -> Callable[[H], H]:
+        if not isinstance(event_type, type | str):  # `@consumer.on` without brackets would register nothing, unseen
+            raise BadHandler(
+                f"A handler is registered for {event_type!r}, which is neither an @event_type class nor a name.",
+                fix=f"Write @consumer.{'on_batch' if many else 'on'}(EventType).",
+            )
         kind = Kind(asynchronous=self.asynchronous, many=many)
 
         def register(function: H) -> H:

@@ -96,6 +96,10 @@ _SHOWN: Final = {
     Kind(asynchronous=True): "Received[T], AsyncSession or AsyncConnection",
     Kind(asynchronous=True, many=True): "list[Received[T]], AsyncSession or AsyncConnection",
 }
+_FIX: Final = {
+    kind: f"Annotate one parameter {shown.partition(',')[0]} and, if wanted, one {shown.partition(', ')[2]}."
+    for kind, shown in _SHOWN.items()
+}
 _GIVEN: Final[Mapping[object, tuple[bool, Fill]]] = {
     Session: (False, "session"),
     Connection: (False, "connection"),
@@ -112,7 +116,10 @@ def _resolve(
     kind: Kind,
 ) -> object:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.annotation is parameter.empty:
-        raise BadHandler(f"The parameter {parameter.name!r} of handler {name!r} is not annotated with {_SHOWN[kind]}.")
+        raise BadHandler(
+            f"The parameter {parameter.name!r} of handler {name!r} is not annotated with {_SHOWN[kind]}.",
+            fix=_FIX[kind],
+        )
     inner = inspect.unwrap(function)
     known = getattr(getattr(inner, "__func__", inner), "__globals__", {})
     if not known and not inspect.isroutine(inner):
@@ -145,8 +152,11 @@ def _fill(annotation: object, parameter: inspect.Parameter, name: str, kind: Kin
         return fill
     if parameter.default is not parameter.empty:
         return None  # not ours: the default stands
-    shown = getattr(annotation, "__qualname__", None) or str(annotation)
-    raise BadHandler(f"The parameter {parameter.name!r} of handler {name!r} is annotated {shown}, not {_SHOWN[kind]}.")
+    shown = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+    raise BadHandler(
+        f"The parameter {parameter.name!r} of handler {name!r} is annotated {shown}, not {_SHOWN[kind]}.",
+        fix=_FIX[kind],
+    )
 
 
 def _is_received(annotation: object) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 
+from ..errors import BadConsumer
 from ..ports import Source
 from ..publish.clients import known_scheme, load
 
@@ -31,12 +32,20 @@ class Broker(Protocol):
 def make_source(broker: str | Broker, consumer: str, sources: Sequence[str], options: Mapping[str, Any]) -> Source:
     """The source for a broker URL (by its scheme) or a broker object; nothing was sent over the network yet.
 
-    Raises BadUrl (PB-002) for a URL that cannot be read and MissingDriver (PB-003) when the client is not installed.
+    Raises BadUrl (PB-002) for a URL that cannot be read, MissingDriver (PB-003) when the client is not installed and
+    BadConsumer (PB-041) for an option that this broker's source does not take.
     """
     if not isinstance(broker, str):
         return broker.source(consumer, sources)
-    source = load(check_scheme(broker), SOURCES, __package__)
-    return cast("Source", source.from_url(broker, consumer, tuple(sources), **options))
+    scheme = check_scheme(broker)
+    source = load(scheme, SOURCES, __package__)
+    try:
+        return cast("Source", source.from_url(broker, consumer, tuple(sources), **options))
+    except TypeError as error:
+        raise BadConsumer(
+            f"The options {', '.join(options)} of consumer {consumer!r} do not fit {scheme}://: {error}.",
+            fix="docs/consumers.md, section 'Per broker', lists the options of each broker.",
+        ) from error
 
 
 def check_scheme(url: str) -> str:
