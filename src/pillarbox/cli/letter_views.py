@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.table import Table
 
 from ..consume.deadletters import Letter, Replayed
+from .output import counted
 
 
 def letters_as_dict(letters: Sequence[Letter]) -> dict[str, object]:
@@ -31,10 +32,10 @@ def letters_table(letters: Sequence[Letter]) -> Group:
 def report_text(report: Replayed, *, dry_run: bool) -> str:
     """What became of a replay, in one sentence."""
     if dry_run:
-        return f"{report.matched} dead letters match; nothing was changed."
+        return f"{counted(report.matched, 'dead letter matches', 'dead letters match')}; nothing was changed."
     if not report.matched:
         return "No dead letter matches."
-    return f"{report.replayed} dead letters go to their consumer again."
+    return f"{counted(report.replayed, 'dead letter goes', 'dead letters go')} to the consumer again."
 
 
 def _as_dict(letter: Letter) -> dict[str, object]:
