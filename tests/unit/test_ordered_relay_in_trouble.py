@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -20,6 +20,8 @@ from pillarbox.ports import Outcome, Rejected, Unavailable
 from pillarbox.publish.memory import MemoryPublisher
 from pillarbox.relay import OrderedRelay, RelaySettings
 from pillarbox.relay.ordered import careful
+from pillarbox.relay.ordered.rounds import Round
+from pillarbox.relay.ordered.sender import Sender
 from pillarbox.store.memory_ordered import MemoryPartitionStore
 from pillarbox.store.memory_outbox import MemoryOutbox
 from tests.sql_outbox import wait_until
@@ -247,6 +249,24 @@ def test_a_relay_that_has_left_sends_nothing_of_what_waited_behind_a_broker_that
     answers.set()
     relay._sender._thread.join(5)
     assert tried == ["e-1"]
+
+
+def test_what_was_confirmed_before_a_publisher_broke_is_recorded_before_the_relay_ends() -> None:
+    class Breaks(MemoryPublisher):
+        def publish_in_order(self, messages: Sequence[Message]) -> list[Outcome]:
+            if self.calls:
+                raise RuntimeError("a defect")
+            return super().publish_in_order(messages)
+
+    sender = Sender(Breaks())
+    first = Round({}, [])
+    sender.submit(first)
+    sender.submit(Round({}, []))
+    sender.start()
+    sender._thread.join(5)
+    assert [one.round for one in sender.take(1)] == [first]
+    with pytest.raises(RuntimeError, match="a defect"):
+        sender.take(1)
 
 
 def test_one_look_ends_the_care_for_all_partitions_with_nothing_left_of_a_crash() -> None:

@@ -65,11 +65,11 @@ class Sender:
         self._todo.put(round_)
 
     def take(self, timeout: float) -> list[Finished]:
-        """What has finished; waits up to ``timeout`` seconds for the first. Raises what broke the thread."""
+        """What has finished; waits up to ``timeout`` seconds for the first. Then raises what broke the thread."""
         with self._news:
             if not self._finished and self._error is None and timeout > 0:
                 self._news.wait(timeout)
-            if self._error is not None:
+            if self._error is not None and not self._finished:
                 raise self._error
             done = list(self._finished)
             self._finished.clear()
