@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from pillarbox import Received, RetryPolicy
 from pillarbox.consume.engine import consumer_engine
+from pillarbox.consume.registrations import Registrations
 from pillarbox.errors import BadConsumer, BrokerUnavailable, MissingDriver
 from pillarbox.store.install import install
 from pillarbox.testing.conformance.consumer_world import ConsumerWorld, Thing, write_effect
@@ -182,3 +183,12 @@ def test_a_missing_client_names_the_line_that_installs_it(
     with pytest.raises((MissingDriver, ModuleNotFoundError)) as caught:
         consumer.run()
     assert f"pip install 'pillarbox[{extra}]'" in str(caught.value)
+
+
+def test_a_consumer_that_ends_at_an_unknown_type_does_not_say_that_it_sets_it_aside(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "pillarbox.consume"):
+        Registrations().note_unhandled("order.moved", "stock", "raise")
+    assert "set aside" not in caplog.text
+    assert "ends" in caplog.text

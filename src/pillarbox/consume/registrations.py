@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Final
 
 from .handlers import Handler
 
 _log = logging.getLogger("pillarbox.consume")
 
 MAX_NAMES_REMEMBERED = 1_000
+_FATES: Final = {
+    "skip": "such events are acknowledged",
+    "set aside": "such events are set aside",
+    "raise": "that ends it",
+}
 
 
 class Registrations:
@@ -31,8 +37,8 @@ class Registrations:
         """Log, once per type, what becomes of events of it."""
         if event_type not in self._told and len(self._told) < MAX_NAMES_REMEMBERED:
             self._told.add(event_type)
-            fate = "acknowledged" if policy == "skip" else "set aside"
-            _log.info("consumer %s has no handler for %r: such events are %s", consumer, event_type, fate)
+            fate = _FATES.get(policy, policy)
+            _log.info("consumer %s has no handler for %r: %s", consumer, event_type, fate)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_type)

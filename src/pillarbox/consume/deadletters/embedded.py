@@ -28,7 +28,10 @@ class EmbeddedBox:
     def open(self) -> None:
         """Open the file. SourceMissing (PB-042) when the consumer has given up nothing yet."""
         if self._dead not in self._log.topics():
-            raise SourceMissing(f"The log has no topic {self._dead!r}: nothing was given up, or the names are wrong.")
+            raise SourceMissing(
+                f"The log has no topic {self._dead!r}: nothing was given up, or the names are wrong.",
+                fix="Check the names of consumer and source, and the log's path.",
+            )
 
     def letters(self) -> Iterator[Letter]:
         """Those that were not replayed, the oldest first."""
