@@ -72,7 +72,8 @@ def _carry_out(chosen: argparse.Namespace) -> int:
 def _up(names: list[str]) -> int:
     begin = time.monotonic()
     outcomes = control.up(names, tell=_tell)
-    print(f"{time.monotonic() - begin:.1f} s in all, {sum(control.memory().values()) / MIB:.0f} MiB in memory; URLs in .services/env")
+    memory = sum(control.memory().values()) / MIB
+    print(f"{time.monotonic() - begin:.1f} s in all, {memory:.0f} MiB in memory; URLs in .services/env")
     if hint := _what_root_can_do(outcomes):
         print(hint)
     return _status_of(outcomes)
