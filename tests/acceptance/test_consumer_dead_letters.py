@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from pillarbox import Received
 from pillarbox.consume.engine import consumer_engine
+from pillarbox.embedded import EmbeddedLog
 from pillarbox.store.install import install
 from pillarbox.testing.conformance.consumer_world import BrokerUnderTest, ConsumerWorld, Thing, write_effect
 from tests.conformance.test_consumer_embedded import Embedded
@@ -138,6 +139,11 @@ def test_a_replay_killed_in_the_middle_and_run_again_applies_each_event_once(
 def test_names_that_nobody_has_and_choices_that_say_nothing_are_refused(inline: Inline, tmp_path: Path) -> None:
     broker = f"embedded://{tmp_path / 'events.log'}"
     names = ["--consumer", "nobody", "--source", "nothing", "--broker", broker]
+    inline.run("dead-letters", "list", *names).says("[PB-042]", "no embedded log at")
+    assert not (tmp_path / "events.log").exists()
+    log = EmbeddedLog(str(tmp_path / "events.log"))
+    log.create_topic("orders", 1)
+    log.close()
     missing = inline.run("dead-letters", "list", *names)
     assert missing.code == 1
     missing.says("[PB-042]", "nothing.nobody.dead")

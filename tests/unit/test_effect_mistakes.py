@@ -37,3 +37,9 @@ def test_an_async_function_is_refused_and_leaves_no_doubt(effects: Effects) -> N
         effects.call(EVENT, "charge", charge)
     assert effects.call(EVENT, "charge", lambda key: 7, in_doubt=ASK) == 7
     assert effects.call(EVENT, "charge", lambda key: 8, in_doubt=SAME_KEY) == 7
+
+
+def test_a_function_that_cannot_take_the_key_is_refused_and_leaves_no_doubt(effects: Effects) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be called with the key.*\n?.*lambda key"):
+        effects.call(EVENT, "charge", lambda: 7)  # type: ignore[arg-type, misc]
+    assert effects.call(EVENT, "charge", lambda key: 8, in_doubt=ASK) == 8

@@ -230,3 +230,11 @@ def _check_function(function: object, step: str) -> None:
             f"The step {step!r} {what}.",
             fix="Give a plain function of the key; in an async handler, await asyncio.to_thread(effects.call, …).",
         )
+    try:
+        inspect.signature(function).bind("key")
+    except TypeError as error:
+        raise ConfigError(
+            f"The function of step {step!r} cannot be called with the key: {error}.", fix="Write lambda key: …"
+        ) from error
+    except ValueError:  # written in C, and says nothing of its parameters
+        return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from ...embedded import EmbeddedLog, NewRecord, Record, parse_embedded_url
 from ...errors import SourceMissing
@@ -23,7 +24,10 @@ class EmbeddedBox:
     @classmethod
     def from_url(cls, url: str, consumer: str, source: str, *, deadline: float = 10.0) -> EmbeddedBox:
         """Make one from ``embedded:///absolute/path`` or ``embedded:relative``."""
-        return cls(EmbeddedLog(parse_embedded_url(url).path, busy_timeout=deadline), consumer, source)
+        path = parse_embedded_url(url).path
+        if not Path(path).exists():  # and a look is not to make it
+            raise SourceMissing(f"There is no embedded log at {path}.", fix="Check the path in the broker's URL.")
+        return cls(EmbeddedLog(path, busy_timeout=deadline), consumer, source)
 
     def open(self) -> None:
         """Open the file. SourceMissing (PB-042) when the consumer has given up nothing yet."""
