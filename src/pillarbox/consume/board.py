@@ -183,6 +183,11 @@ class Board:
         with self._lock:
             self._errands.append(errand._replace(tries=errand.tries + 1, due=self._clock.monotonic() + seconds))
 
+    def leave(self, errands: Sequence[Errand]) -> None:
+        """There was no time for these."""
+        with self._lock:
+            self._errands[:0] = errands
+
     def did(self, errand: Errand, *, gone: bool = False) -> None:
         """It is where it should go, or the broker took it back meanwhile."""
         with self._lock:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from ..errors import PillarboxError
 from ..ports import Source
@@ -14,6 +16,10 @@ from .plan import PutBack, SetAside
 from .stats import ConsumerStats
 
 _log = logging.getLogger("pillarbox.consume")
+
+TURN_SECONDS: Final = 1.0
+"""After that nothing more is begun: a silent broker costs each errand its deadline, and meanwhile nobody polls,
+acknowledges or notices a stop."""
 
 
 @dataclass(slots=True)
@@ -30,12 +36,17 @@ class Errands:
     chance: Callable[[], float]
 
     def run(self) -> None:
-        """Do all that is due, each once."""
-        for errand in self.board.errands():
+        """Do what is due, each once; what a slow broker leaves no time for stays for the next turn."""
+        due = self.board.errands()
+        until = time.monotonic() + TURN_SECONDS
+        for number, errand in enumerate(due, start=1):
             if self.source.holds(errand.job.incoming):
                 self._run(errand)
             else:
                 self.board.did(errand, gone=True)
+            if time.monotonic() >= until:
+                self.board.leave(due[number:])
+                return
 
     def _run(self, errand: Errand) -> None:
         incoming, what = errand.job.incoming, errand.what

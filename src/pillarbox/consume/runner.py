@@ -91,10 +91,10 @@ class Runner:
     def _between(self) -> bool:
         """After each transaction of the polling thread, or once a turn; False when it is time to stop."""
         self.board.raise_if_broken()
+        if self.stop.is_set():
+            return False  # the drain does the errands that are left
         self.errands.run()
         self.accounts.keep()
-        if self.stop.is_set():
-            return False
         self._keep_alive()
         return True
 

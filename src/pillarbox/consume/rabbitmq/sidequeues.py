@@ -48,6 +48,9 @@ class SideQueues:
         """Return when the broker has it; raises BrokerUnavailable when that is not certain within ``seconds``."""
         try:
             refused = await self._publish(queue, body, properties, seconds)
+        except asyncio.CancelledError:
+            await self.close()  # a confirm that is still to come would be taken for that of the next copy
+            raise
         except (AMQPError, OSError) as error:
             await self.close()
             raise BrokerUnavailable(f"The copy for {queue.name!r} was not confirmed: {reason_of(error)}.") from error

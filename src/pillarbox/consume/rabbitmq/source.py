@@ -186,12 +186,15 @@ class RabbitSource:
 
     def _ask(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * self._deadline + 5.0)
-        except TimeoutError as error:
-            raise BrokerUnavailable("RabbitMQ did not answer in time.") from error
+            asked = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError as error:  # the loop is closed
             work.close()
             raise BrokerUnavailable("The connection to RabbitMQ is closed.") from error
+        try:
+            return asked.result(2 * self._deadline + 5.0)
+        except TimeoutError as error:
+            asked.cancel()  # going on, it would meet the next attempt, and take its confirm for its own
+            raise BrokerUnavailable("RabbitMQ did not answer in time.") from error
 
 
 def _delivery(incoming: Incoming) -> Delivery:
