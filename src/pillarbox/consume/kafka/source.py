@@ -69,6 +69,8 @@ class KafkaSource:
         self._stash = Stash()
         self._room = WaitingRoom()
         self._paused: set[Place] = set()
+        self._left_paused: set[Place] = set()  # the client keeps a pause beyond the assignment
+        self._unsure: set[Place] = set()  # came back so
         self._client: Client | None = None
         self._told: set[int] = set()
         self._looks = LOOKS
@@ -218,10 +220,11 @@ class KafkaSource:
             wanted = {place for place in held if place[0] in self._retries}
         else:
             wanted = set()
-        if wanted != self._paused:
+        if wanted != self._paused or self._unsure:
             self._open_client.pause(_topic_partitions(wanted - self._paused))
-            self._open_client.resume(_topic_partitions(self._paused - wanted))
-            self._paused = wanted
+            self._open_client.resume(_topic_partitions((self._paused | self._unsure) - wanted))
+            self._left_paused -= self._unsure
+            self._paused, self._unsure = wanted, set()
 
     # What comes -----------------------------------------------------------------------------------------------------
 
@@ -265,7 +268,9 @@ class KafkaSource:
     # What the group says --------------------------------------------------------------------------------------------
 
     def _on_assign(self, _client: Client, partitions: list[TopicPartition]) -> None:
-        self._partitions.assigned(_places(partitions))
+        places = _places(partitions)
+        self._partitions.assigned(places)
+        self._unsure |= self._left_paused.intersection(places)
         if partitions:
             _log.info("consumer %s: the group gave it %s", self._consumer, _listed(partitions))
 
@@ -280,7 +285,9 @@ class KafkaSource:
     def _forget(self, partitions: list[TopicPartition], what: str) -> None:
         gone = set(_places(partitions))
         lost = self._partitions.revoked(gone)
+        self._left_paused |= self._paused & gone
         self._paused -= gone
+        self._unsure -= gone
         self._stash.forget(gone)
         self._room.forget(lambda incoming: not self.holds(incoming))
         if partitions:
