@@ -29,6 +29,9 @@ DRIVERS = {
     "sqlite+aiosqlite": "sqlite+aiosqlite",
 }
 
+SECOND = {"postgres+psycopg", "mysql+asyncmy"}  # of their server
+CHOSEN = [pytest.param(name, marks=pytest.mark.long if name in SECOND else ()) for name in DRIVERS]
+
 
 class OnAsyncpg:
     @pytest.fixture(scope="class")
@@ -68,7 +71,7 @@ class TestPolicies(InMemoryBroker, OnAsyncpg, PolicyConformance): ...
 
 
 class TestTransactions(InMemoryBroker, TransactionConformance, BatchTransactionConformance):
-    @pytest.fixture(scope="class", params=list(DRIVERS))
+    @pytest.fixture(scope="class", params=CHOSEN)
     @classmethod
     def driver(cls, request: pytest.FixtureRequest) -> str:
         return str(request.param)

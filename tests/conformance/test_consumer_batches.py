@@ -10,6 +10,9 @@ from tests.conformance.shared_database import shared_database
 from tests.conformance.test_consumer_parallel import EmbeddedBroker, InMemoryBroker, KafkaBroker, RabbitBroker
 from tests.servers import DATABASES
 
+QUICK = {"postgres", "mysql"}
+CHOSEN = ["sqlite", *(pytest.param(one, marks=() if one in QUICK else pytest.mark.long) for one in DATABASES)]
+
 
 @pytest.fixture(scope="module")
 def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
@@ -30,7 +33,7 @@ class TestBatchesRabbitMQ(RabbitBroker, BatchConformance): ...
 
 
 class TestBatchesOnDatabases(InMemoryBroker, BatchTransactionConformance):
-    @pytest.fixture(scope="class", params=["sqlite", *DATABASES])
+    @pytest.fixture(scope="class", params=CHOSEN)
     @classmethod
     def database(cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         with shared_database(request, request.param, tmp_path_factory) as engine:

@@ -102,9 +102,9 @@ def places(
 
 CHOICES = [
     pytest.param("postgres", "same key", True, marks=pytest.mark.services),
-    pytest.param("postgres", "lookup", False, marks=pytest.mark.services),
+    pytest.param("postgres", "lookup", False, marks=[pytest.mark.services, pytest.mark.long]),
     pytest.param("mysql", "lookup", False, marks=pytest.mark.services),
-    pytest.param("sqlite", "same key", True),
+    pytest.param("sqlite", "same key", True, marks=pytest.mark.long),
 ]
 
 

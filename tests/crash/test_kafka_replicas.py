@@ -21,6 +21,7 @@ from tests.crash.test_order_in_outages import disturbing, in_topic, leader, sett
 from tests.ordered_pump import OrderedPump, copies
 
 
+@pytest.mark.long
 @pytest.mark.fault
 @pytest.mark.timeout(180)
 def test_a_restarted_broker_changes_no_order_and_loses_and_doubles_nothing(

@@ -95,11 +95,10 @@ def test_waiting_for_a_retry_keeps_the_partitions_and_a_handler_that_is_too_slow
 
     world.send(world.message(1), world.message(2))
     with waiting.start() as running, slow.start():
-        running.wait_until(lambda: waiting.stats.acknowledged == 2 and slow.stats.acknowledged >= 2, 40)
+        running.wait_until(lambda: waiting.stats.acknowledged == 2 and slow.stats.duplicates >= 1, 40)
     assert tries[1] - tries[0] >= 7.5
     assert (waiting.stats.dropped, waiting.stats.received, waiting.stats.duplicates) == (0, 2, 0)
     assert runs == [1, 2]
-    assert slow.stats.duplicates >= 1
     assert sorted(world.notes()) == ["slow", "slow", "waiting", "waiting"]
     world.assert_all_acknowledged(waiting)
     world.assert_all_acknowledged(slow)
