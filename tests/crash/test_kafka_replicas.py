@@ -47,7 +47,8 @@ def test_a_topic_with_too_few_replicas_in_sync_waits_uncharged_and_the_others_go
 ) -> None:
     """NOT_ENOUGH_REPLICAS: the broker answers for this topic alone, and who looks sees the replica that is missing."""
     strict, other = Topic(make_topic(1, min_insync_replicas="3")), Topic(make_topic(1))
-    with closing(KafkaPublisher.from_url(kafka_url, deadline=8)) as publisher:
+    # Longer than the controller takes to see that a broker is gone: until then nobody knows that a replica is missing.
+    with closing(KafkaPublisher.from_url(kafka_url, deadline=15)) as publisher:
         publisher.open()
         assert set(map(type, publisher.publish([message(strict), message(other)]))) == {Confirmed}
         with disturbing(killed, f"kafka{leader(kafka_admin, strict.name) % 3 + 1}"):

@@ -118,7 +118,7 @@ def test_a_batch_that_is_confirmed_late_ends_at_once_and_takes_no_producer_from_
 
 def test_nothing_goes_ahead_of_what_found_no_place_in_the_queue() -> None:
     sent = messages(THERE, 18, keys=3)
-    lab = Lab(Patient(), deadline=1)
+    lab = Lab(Patient(), deadline=2)
     lab.first.takes = 8
     one, two = lab.begin(sent[:6], sent[6:12])
     assert len(lab.first.handed) == 8

@@ -34,6 +34,7 @@ from .reading import Reader
 from .removing import AtOnce
 from .settling import Settling
 from .statements import statements
+from .unheld import Place, Unheld, free
 from .writers import Writers
 
 __all__ = ["PartitionStore"]
@@ -88,6 +89,7 @@ class PartitionStore:
         at_once = None if keep_sent else AtOnce()
         self._settling = Settling(engine.dialect.name, self._statements, relay_id, lease, at_once)
         self._writers = Writers(monotonic)
+        self._unheld = Unheld()
         self._partitions: int | None = None
 
     # ports.Ownership --------------------------------------------------------------------------------------------------
@@ -178,11 +180,11 @@ class PartitionStore:
         return self._database.read(lambda connection: signs.look(connection, spans))
 
     def stragglers(self, spans: Sequence[Span]) -> Sequence[int]:
-        """See ports.OrderedQueue.stragglers. Held rows whose hold is gone come due, too."""
+        """See ports.OrderedQueue.stragglers. Held rows whose hold is gone come due, too, some pages at a time."""
         numbers = [span.partition_no for span in spans]
-        unheld: bool = self._database.read(lambda connection: moving.any_unheld(connection, numbers))
-        if unheld:
-            freed = self._database.write(lambda connection: moving.free_unheld(connection, numbers))
+        places: list[Place] = self._database.read(lambda connection: self._unheld.look(connection, numbers))
+        if places:
+            freed = self._database.write(lambda connection: free(connection, places))
             log.warning("%d held rows had no hold any more (deleted by hand?); they are sent", freed)
         return self._database.read(lambda connection: signs.stragglers(connection, spans))
 

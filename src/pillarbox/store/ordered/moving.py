@@ -8,7 +8,6 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 
 from ...ports import Tenure, WorkKey
-from ..dbtime import now
 from ..settle import MAX_ATTEMPTS
 from .signs import due_rows
 from .statements import PARKED, Statements
@@ -43,26 +42,6 @@ def move_due(
     for number, event in sorted(lowest.items()):
         connection.execute(sql, {"low": event - 1, "number": number})
     return lowest
-
-
-_UNHELD: Final = (
-    "state = 'HELD' AND partition_no IN ({numbers}) AND NOT EXISTS (SELECT 1 FROM outbox_lane h"
-    " WHERE h.partition_no = outbox_parked.partition_no AND h.target = outbox_parked.target"
-    " AND h.lane IN (outbox_parked.lane, -1))"
-)
-
-
-def free_unheld(connection: Connection, partition_nos: Sequence[int]) -> int:
-    """Let held rows go whose hold is gone, by somebody's hand: they come due at once. Returns how many."""
-    where = _UNHELD.format(numbers=", ".join(str(int(number)) for number in partition_nos) or "-1")
-    sql = f"UPDATE outbox_parked SET state = 'RETRY', due_at = {now(connection)} WHERE {where}"
-    return connection.execute(text(sql)).rowcount
-
-
-def any_unheld(connection: Connection, partition_nos: Sequence[int]) -> bool:
-    """Whether there are such rows; locks nothing."""
-    where = _UNHELD.format(numbers=", ".join(str(int(number)) for number in partition_nos) or "-1")
-    return connection.execute(text(f"SELECT 1 FROM outbox_parked WHERE {where} LIMIT 1")).first() is not None
 
 
 def low_ids(connection: Connection, partition_nos: Sequence[int]) -> dict[int, int]:
