@@ -19,14 +19,14 @@ from bench.places import NoServer
 def main(arguments: list[str] | None = None) -> int:
     """0: measured. 1: a server is missing."""
     options = parser().parse_args(arguments)
-    before = machine.load()
+    before = {"load_average_before": machine.load(), "busy_before": machine.busy() if options.json else None}
     try:
         summary: dict[str, Any] = options.run(options)
     except NoServer as error:
         print(error, file=sys.stderr)
         return 1
     if "machine" in summary:
-        summary["machine"]["load_average_before"] = before
+        summary["machine"].update(before)
     print(json.dumps(summary, indent=2) if options.json else options.table(summary))
     return 0
 

@@ -29,8 +29,8 @@ NAMES = {
     "embedded": "embedded log",
     "null": "no broker",
 }
-AT_REST = 1.0
-"""Load average above which nothing that was timed is judged."""
+AT_REST = 0.15
+"""Share of the cores that something else may use when a run begins; above it nothing that was timed is judged."""
 
 Answers = Mapping[str, Summary]
 
@@ -105,16 +105,23 @@ def _machine(answers: Answers) -> str:
 
 
 def _limits(answers: Answers) -> Iterator[str]:
-    yield "| run | what | asked | measured | | load before |"
+    yield "| run | what | asked | measured | | busy before |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for one in RUNS:
         for bar in one.bars if one.name in answers else ():
             summary = answers[one.name]
-            found, load = bar.measured(summary), summary["machine"]["load_average_before"][0]
+            found, used = bar.measured(summary), busy_before(summary)
             sign, verdict = "≥" if bar.at_least else "≤", "met" if bar.holds(summary) else "**missed**"
-            if load > AT_REST and not bar.counted:
+            if used > AT_REST and not bar.counted:
                 verdict = "no verdict, busy"
-            yield f"| {one.name} | {bar.what} | {sign} {bar.limit:g} | {found:g} | {verdict} | {load:g} |"
+            yield f"| {one.name} | {bar.what} | {sign} {bar.limit:g} | {found:g} | {verdict} | {used:.0%} |"
+
+
+def busy_before(summary: Summary) -> float:
+    """Share of the cores that was used when the run began; of older answers their load, by core."""
+    facts = summary["machine"]
+    used: float | None = facts.get("busy_before")
+    return min(facts["load_average_before"][0] / facts["cores"], 1.0) if used is None else used
 
 
 def _drains(answers: Answers) -> Iterator[str]:

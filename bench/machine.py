@@ -32,6 +32,21 @@ def load() -> list[float]:
     return [round(one, 2) for one in os.getloadavg()]
 
 
+def busy(seconds: float = 3.0) -> float:
+    """The share of all cores' time that was not idle, measured now; the load average lags behind."""
+    before, all_before = _ticks()
+    time.sleep(seconds)
+    after, all_after = _ticks()
+    return round((after - before) / max(all_after - all_before, 1), 3)
+
+
+def _ticks() -> tuple[int, int]:
+    """Ticks that were worked, taken by the host (steal) included, and all ticks, since the machine started."""
+    ticks = [int(one) for one in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, sum(ticks)
+
+
 def rss_mib(pid: int | str = "self", *, peak: bool = False) -> float:
     """Resident memory of a process, in MiB; 0 where it cannot be told."""
     found = _first(f"/proc/{pid}/status", "VmHWM" if peak else "VmRSS")

@@ -24,7 +24,9 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("record", help="run by name, and keep the answer in a file")
     parser.add_argument("names", nargs="*", help="of runs, or the beginnings of names; none: list them")
     parser.add_argument("--long", action="store_true", help="also those that take minutes")
-    parser.add_argument("--below", type=float, metavar="LOAD", help="before each run wait for this load average")
+    parser.add_argument(
+        "--below", type=float, metavar="SHARE", help="wait before each run until so small a share of the cores is used"
+    )
     parser.set_defaults(run=run, table=as_table)
 
 
@@ -43,14 +45,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     return {"bench": "record", "failed": failed, "runs": listed}
 
 
-def wait_for_rest(load: float, patience: float = 900.0) -> None:
-    """Until the load average of one minute is below ``load``; after ``patience`` seconds it is said, and goes on."""
+def wait_for_rest(share: float, patience: float = 900.0) -> None:
+    """Until less than this share of the cores is used; after ``patience`` seconds it is said, and goes on."""
     deadline = time.monotonic() + patience
-    while (now := machine.load()[0]) >= load:
+    while (now := machine.busy()) >= share:
         if time.monotonic() > deadline:
-            tell(f"the load average is still {now:g}: what follows was measured on a busy machine")
+            tell(f"{now:.0%} of the cores are still used: what follows was measured on a busy machine")
             return
-        time.sleep(2)
 
 
 def keep(one: Run) -> bool:
