@@ -385,3 +385,13 @@ class PartitionsUnfit(PillarboxError):
 
     code = "PB-072"
     fix = "Partition outbox_event and outbox_receipt by RANGE (id), see the retention chapter of docs/operations.md."
+
+
+# The lab ----------------------------------------------------------------------------------------------------------
+
+
+class LabError(PillarboxError):
+    """The fault lab cannot run here, or will not: it works among names of its own only."""
+
+    code = "PB-100"
+    fix = "The message names what is in the way; the lab has touched nothing that it did not make itself."

@@ -1,0 +1,236 @@
+"""A database server as the ground of one cell: two databases, their tables, and everything that is read from them.
+
+What differs between servers is a :class:`Kind` of a few methods, one file each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final, Protocol, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, exc, make_url
+from sqlalchemy.engine import URL
+
+from ...errors import PillarboxError
+from ...store.drivers import is_autocommit
+from ...store.engines import relay_engine, sqlite_engine
+from ...store.failures import Fault, connect_error, fault_of
+from ...store.install import install
+from ..model import EventId, Facts, NotVisible, Record
+from ..ports import Address
+from .claims import Claim
+from .clocks import offset
+from .facts import read_facts
+from .tables import consumer_tables, shop_tables, tables_for
+
+T = TypeVar("T")
+
+PATIENCE: Final = 20.0
+"""Seconds for a database that was just killed, restarted or is busy to answer a question of the lab."""
+
+_DISTRIBUTIONS: Final = {"pymysql": "PyMySQL", "mysqldb": "mysqlclient", "psycopg": "psycopg", "psycopg2": "psycopg2"}
+
+
+class Kind(Protocol):
+    """What the lab needs to know of a kind of server. Connections are in AUTOCOMMIT unless said otherwise."""
+
+    name: str
+    default_port: int
+    clock: str
+    """SQL for the server's clock: seconds since 1970."""
+
+    def create(self, connection: Connection, name: str) -> None:
+        """Make a database, and mark it as the lab's."""
+        ...
+
+    def drop(self, connection: Connection, name: str) -> None:
+        """Remove it, with whoever is still in it. Nothing happens where there is none."""
+        ...
+
+    def found(self, connection: Connection, prefix: str) -> Mapping[str, bool]:
+        """The databases whose names begin so, and whether each has the lab's mark."""
+        ...
+
+    def is_empty(self, connection: Connection, name: str) -> bool:
+        """Whether it has no table, as between its creation and its mark."""
+        ...
+
+    def settings(self, connection: Connection) -> Mapping[str, Any]:
+        """How safe a commit is, of an application's own connection."""
+        ...
+
+
+@dataclass(slots=True)
+class Ground:
+    """A :class:`~pillarbox.lab.ports.DatabaseGround`: the databases of one cell. Made by :func:`ground_in`."""
+
+    kind: Kind
+    shop_url: str
+    consumers_url: str
+    _shop: Engine
+    _consumers: Engine
+
+    @property
+    def name(self) -> str:
+        """postgres, mysql, mariadb or sqlite."""
+        return self.kind.name
+
+    @property
+    def address(self) -> Address | None:
+        """Where the server listens; None for a file or a Unix socket."""
+        url = make_url(self.shop_url)
+        return Address(url.host, url.port or self.kind.default_port) if url.host and self.kind.default_port else None
+
+    def through(self, url: str, port: int) -> str:
+        """The same database through a proxy on 127.0.0.1."""
+        if self.address is None:
+            return url
+        return make_url(url).set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+
+    def facts(self, event_ids: Sequence[EventId], records: Sequence[Record] | NotVisible) -> tuple[Facts, ...]:
+        """All rows of these events and of those that only ``records`` know, as they are committed now."""
+        return self._patiently(lambda shop, consumers: read_facts(shop, consumers, event_ids, records))
+
+    def settings(self) -> Mapping[str, Any]:
+        """The server, the driver, and what an application's session gets that asks for nothing special."""
+        engine = session_engine(self.shop_url)
+        try:
+            with engine.connect() as connection, connection.begin():
+                return {
+                    "database": self.name,
+                    "driver": driver_of(engine),
+                    "isolation_level": connection.get_isolation_level(),
+                    "autocommit": is_autocommit(connection),
+                    **self.kind.settings(connection),
+                }
+        except exc.DBAPIError as error:
+            raise connect_error(error, self.shop_url) from error
+        finally:
+            engine.dispose()
+
+    def clock_offset(self) -> float:
+        """The database's clock minus this process's, in seconds. A file's clock is this machine's own: 0."""
+        if self.kind.default_port == 0:
+            return 0.0
+
+        def measure(shop: Connection, _: Connection) -> float:
+            def ask() -> float:
+                return float(shop.exec_driver_sql(self.kind.clock).scalar_one())
+
+            return offset(ask)
+
+        return self._patiently(measure)
+
+    def _patiently(self, work: Callable[[Connection, Connection], T]) -> T:
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with self._shop.connect() as shop, self._consumers.connect() as consumers:
+                    return work(shop, consumers)
+            except exc.DBAPIError as error:
+                if fault_of(error) not in (Fault.LOST, Fault.BUSY) or time.monotonic() > until:
+                    raise connect_error(error, self.shop_url) from error
+                time.sleep(0.2)  # a server that comes up again
+
+
+@contextmanager
+def ground_in(kind: Kind, shop_url: str, consumers_url: str) -> Iterator[Ground]:
+    """The ground in two databases that are there and empty: makes the tables, closes every connection at the end."""
+    shop, consumers = (relay_engine(url, pool_size=1) for url in (shop_url, consumers_url))
+    try:
+        install(shop, ["outbox"])
+        tables_for(shop_tables, shop.dialect.name).create_all(shop)
+        install(consumers, ["inbox"])
+        tables_for(consumer_tables, consumers.dialect.name).create_all(consumers)
+        yield Ground(kind, shop_url, consumers_url, shop, consumers)
+    except exc.DBAPIError as error:
+        raise connect_error(error, shop_url) from error
+    finally:
+        shop.dispose()
+        consumers.dispose()
+
+
+@contextmanager
+def server_ground(kind: Kind, url: URL, claimed: Claim) -> Iterator[Ground]:
+    """The ground on a server: the databases ``…_shop`` and ``…_consumers``, removed at the end, also after an error."""
+    with (
+        administration(url) as run,
+        _own(kind, run, f"{claimed.name}_shop"),
+        _own(kind, run, f"{claimed.name}_consumers"),
+    ):
+        shop, consumers = (
+            url.set(database=f"{claimed.name}_{part}").render_as_string(hide_password=False)
+            for part in ("shop", "consumers")
+        )
+        with ground_in(kind, shop, consumers) as ground:
+            yield ground
+
+
+Run = Callable[[Callable[[Connection], T]], T]
+
+
+@contextmanager
+def administration(url: URL) -> Iterator[Run[Any]]:
+    """A function that does something with an AUTOCOMMIT connection to ``url``, again where the connection was lost.
+
+    Raises what :func:`.connect_error` makes of errors.
+    """
+    engine = relay_engine(url, pool_size=1)
+
+    def run(work: Callable[[Connection], T]) -> T:
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                    return work(connection)
+            except exc.DBAPIError as error:
+                if fault_of(error) not in (Fault.LOST, Fault.BUSY) or time.monotonic() > until:
+                    raise connect_error(error, url) from error
+                time.sleep(0.2)
+
+    try:
+        yield run
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _own(kind: Kind, run: Run[None], name: str) -> Iterator[None]:
+    try:
+        run(lambda connection: kind.create(connection, name))
+        yield
+    finally:
+        run(lambda connection: kind.drop(connection, name))
+
+
+def session_engine(url: str) -> Engine:
+    """An engine as an application would make it: the server's own isolation level and settings."""
+    if url.startswith("sqlite"):
+        return sqlite_engine(url)
+    try:
+        return create_engine(url, pool_pre_ping=True)
+    except (exc.ArgumentError, ImportError) as error:
+        raise connect_error(error, url) from error
+
+
+def driver_of(engine: Engine) -> str:
+    """The driver and its version, as ``psycopg 3.3.9``."""
+    name = engine.dialect.driver
+    if name == "pysqlite":
+        return "sqlite3 of Python"
+    try:
+        return f"{name} {version(_DISTRIBUTIONS.get(name, name))}"
+    except PackageNotFoundError:
+        return name
+
+
+def visible(read: Callable[[], Any]) -> Any:
+    """What ``read`` returns, or NotVisible with the server's reason."""
+    try:
+        return read()
+    except (exc.DBAPIError, PillarboxError) as error:
+        return NotVisible(" ".join(str(getattr(error, "orig", None) or error).split()))

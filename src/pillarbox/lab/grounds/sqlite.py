@@ -1,0 +1,72 @@
+"""SQLite as the ground: two files in a temporary folder. No server, no network, nothing to mark."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from ...errors import LabError
+from .claims import Claim
+from .database import Ground, ground_in
+
+_SYNCHRONOUS: Final = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
+
+
+class Sqlite:
+    """The file database. There is nothing to create or drop on a server."""
+
+    name = "sqlite"
+    default_port = 0
+    clock = "SELECT (julianday('now') - 2440587.5) * 86400.0"
+
+    def create(self, connection: Connection, name: str) -> None:
+        """The file is made when it is opened."""
+
+    def drop(self, connection: Connection, name: str) -> None:
+        """The folder is removed as a whole."""
+
+    def found(self, connection: Connection, prefix: str) -> Mapping[str, bool]:
+        """No server, no names."""
+        return {}
+
+    def is_empty(self, connection: Connection, name: str) -> bool:
+        """Never asked."""
+        return False
+
+    def settings(self, connection: Connection) -> Mapping[str, Any]:
+        """The library's version, journal mode and when it waits for the disk, as Pillarbox's engine sets them."""
+        return {
+            "server_version": sqlite3.sqlite_version,
+            "journal_mode": connection.exec_driver_sql("PRAGMA journal_mode").scalar_one(),
+            "synchronous": _SYNCHRONOUS[int(connection.exec_driver_sql("PRAGMA synchronous").scalar_one())],
+        }
+
+
+@contextmanager
+def sqlite_ground(claimed: Claim) -> Iterator[Ground]:
+    """Two files in the claim's folder, which is removed at the end, also after an error."""
+    with own_folder(claimed):
+        shop, consumers = (f"sqlite:///{(claimed.folder / f'{part}.db').as_posix()}" for part in ("shop", "consumers"))
+        with ground_in(Sqlite(), shop, consumers) as ground:
+            yield ground
+
+
+@contextmanager
+def own_folder(claimed: Claim) -> Iterator[None]:
+    """The claim's folder; only this user may look into it."""
+    try:
+        claimed.folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise LabError(
+            f"The lab cannot make the temporary folder {claimed.folder}: {error.strerror}.",
+            fix="Point TMPDIR at a folder that it may write.",
+        ) from error
+    try:
+        yield
+    finally:
+        shutil.rmtree(claimed.folder, ignore_errors=True)
