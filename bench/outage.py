@@ -17,7 +17,7 @@ from bench.bulk import Bulk, bulk, show
 from bench.child import Child, started
 from bench.places import DATABASES, Broker, fresh_broker, fresh_database, installed, server_of, tell
 from bench.relays import until_confirmed, until_empty, until_shared
-from tests.fault_proxy import FaultProxy, fault_proxy
+from pillarbox.lab.proxy import FaultProxy, fault_proxy
 
 FULL = 0.8
 

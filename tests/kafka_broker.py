@@ -29,11 +29,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from pillarbox.lab.proxy import FaultProxy, fault_proxy
 from services.kafka import JVM, LIBRARIES
 from services.maven import jars
 from services.place import Place
 from tests.certificates import Authority
-from tests.fault_proxy import FaultProxy, fault_proxy
 
 _HOSTS = {"SSL": "localhost", "SASL_SSL": "localhost", "MUTUAL": "localhost"}
 """By listener: where the client verifies the broker's name, it has one."""

@@ -9,10 +9,10 @@ import pika
 from sqlalchemy import make_url
 
 from pillarbox.event.destination import Exchange
+from pillarbox.lab.proxy import FaultProxy, fault_proxy
 from pillarbox.ports import Publisher
 from pillarbox.publish.registry import open_publisher
 from pillarbox.testing.conformance.publisher_world import Arrived
-from tests.fault_proxy import FaultProxy, fault_proxy
 
 QUEUE = Exchange("", "events")
 

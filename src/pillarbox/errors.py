@@ -357,7 +357,7 @@ class DemoFailed(PillarboxError):
 
 
 class CannotListen(PillarboxError):
-    """The address for the health and metrics endpoints cannot be listened on."""
+    """An address cannot be listened on: that of the health and metrics endpoints, or of a proxy of the lab."""
 
     code = "PB-080"
     fix = "Give a free port and an address of this machine: --http 127.0.0.1:9464."
@@ -395,3 +395,10 @@ class LabError(PillarboxError):
 
     code = "PB-100"
     fix = "The message names what is in the way; the lab has touched nothing that it did not make itself."
+
+
+class ProxyClosed(PillarboxError):
+    """A fault was asked of a proxy that is closed, or that does not come round to it."""
+
+    code = "PB-110"
+    fix = "Use the proxy inside its `with` block, or before its close()."

@@ -15,11 +15,11 @@ from pillarbox import Consumer, Received, RetryPolicy
 from pillarbox.consume.engine import consumer_engine
 from pillarbox.consume.memory import MemoryBroker
 from pillarbox.errors import AccessRefused, BadConsumer, DatabaseUnavailable, TablesMissing
+from pillarbox.lab.proxy import FaultProxy, fault_proxy
 from pillarbox.store.install import install
 from pillarbox.testing.conformance.consumer_world import ConsumerWorld, Thing, crash_at, write_effect
 from tests.conformance.shared_database import shared_database
 from tests.conformance.test_consumer_in_memory import InMemory
-from tests.fault_proxy import FaultProxy, fault_proxy
 
 QUICK = RetryPolicy(base=0.01, cap=0.02, max_attempts=3)
 

@@ -11,11 +11,11 @@ from sqlalchemy import make_url
 
 from pillarbox.consume.rabbitmq import RabbitSource
 from pillarbox.errors import BadConsumer, BrokerUnavailable
+from pillarbox.lab.proxy import FaultProxy, fault_proxy
 from pillarbox.policy.retry import RetryPolicy
 from pillarbox.ports import Incoming
 from pillarbox.testing.conformance.source_world import SourceWorld, fetch, ids, nothing_comes
 from tests.conformance.test_consumer_rabbitmq import Rabbit
-from tests.fault_proxy import FaultProxy, fault_proxy
 
 
 @dataclass

@@ -16,10 +16,10 @@ from pillarbox import Consumer, Received, RetryPolicy
 from pillarbox.consume.engine import consumer_engine
 from pillarbox.consume.rabbitmq import RabbitSource
 from pillarbox.errors import AccessRefused, BadConsumer, BrokerUnavailable
+from pillarbox.lab.proxy import FaultProxy, fault_proxy
 from pillarbox.store.install import install
 from pillarbox.testing.conformance.consumer_world import ConsumerWorld, Thing, write_effect
 from tests.conformance.test_consumer_rabbitmq import Rabbit
-from tests.fault_proxy import FaultProxy, fault_proxy
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from pillarbox.lab.proxy import FaultProxy
 from pillarbox.publish.registry import make_publisher
 from pillarbox.relay import OrderedRelay
 from pillarbox.store import write
@@ -15,7 +16,6 @@ from pillarbox.testing.conformance.store_world import event
 from services.process import ServiceError
 from tests.crash.ordered_lab import Lab, wait_until
 from tests.crash.ordered_order import in_topic
-from tests.fault_proxy import FaultProxy
 from tests.integration.ordered.working import relay, wrong
 from tests.kafka_broker import kafka_broker
 from tests.rabbitmq_broker import rabbit_broker
