@@ -314,6 +314,25 @@ class EffectRefused(PillarboxError):
     fix = "Catch it in the handler and do what the business wants then; uncaught, it sets the event aside."
 
 
+class EffectPending(EffectInDoubt):
+    """Whether a call outside was done is not known yet, and will be: the next delivery of the event looks again."""
+
+    code = "PB-052"
+    fix = "Nothing to do: the next delivery of the event looks again."
+
+    def __init__(self, message: str, *, seconds: float = 0.0, fix: str | None = None) -> None:
+        super().__init__(message, fix=fix)
+        self.seconds = seconds
+        """How long to wait before it is worth a look."""
+
+
+class EventTypeTwice(PillarboxError):
+    """Two classes of one consumer are the same event type in the same version."""
+
+    code = "PB-053"
+    fix = "Keep one class for both handlers, or let the second take Received[Any]."
+
+
 class EffectNotFound(PillarboxError):
     """No effect in doubt has this id."""
 

@@ -8,7 +8,7 @@ import pytest
 from pillarbox import Consumer, RetryPolicy
 from pillarbox.consume.plan import Discard, RetryLater, SetAside, after_failure
 from pillarbox.consume.verdicts import verdict_on
-from pillarbox.errors import BadConsumer
+from pillarbox.errors import BadConsumer, EffectInDoubt, EffectNotDone, EffectPending, EffectRefused
 
 ONCE = RetryPolicy(base=1, cap=1, max_attempts=2, jitter=False)
 
@@ -17,6 +17,20 @@ def test_the_nearest_named_ancestor_decides_and_nobody_named_means_retry() -> No
     assert verdict_on(FileNotFoundError(), {OSError: "drop", Exception: "give up"}) == "drop"
     assert verdict_on(ValueError(), {OSError: "drop", Exception: "give up"}) == "give up"
     assert verdict_on(ValueError(), {OSError: "drop"}) == "retry"
+
+
+def test_effects_that_no_attempt_makes_any_better_are_given_up_unless_the_user_says_otherwise() -> None:
+    silent: dict[type[Exception], Any] = {ValueError: "drop"}
+    assert verdict_on(EffectInDoubt("?"), silent) == verdict_on(EffectRefused("no"), silent) == "give up"
+    assert verdict_on(EffectPending("?"), silent) == verdict_on(EffectNotDone("?"), silent) == "retry"
+    assert verdict_on(EffectRefused("no"), {EffectRefused: "drop"}) == "drop"
+    assert verdict_on(EffectPending("?"), {EffectInDoubt: "give up"}) == "give up"
+    assert verdict_on(EffectInDoubt("?"), {Exception: "retry"}) == "retry"
+
+
+def test_an_effect_that_will_be_known_is_looked_at_when_it_is() -> None:
+    assert after_failure(EffectPending("?", seconds=40.0), 1, ONCE, 0.5) == RetryLater(40.0, 1)
+    assert after_failure(EffectPending("?"), 1, ONCE, 0.5) == RetryLater(1.0, 1)
 
 
 def test_what_follows_from_a_verdict() -> None:

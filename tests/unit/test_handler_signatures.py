@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from pillarbox.consume import Consumer, Received
 from pillarbox.consume.sources import make_source
-from pillarbox.errors import BadConsumer, BadHandler, BadUrl, NotAnEventType
+from pillarbox.errors import BadConsumer, BadHandler, BadUrl, EventTypeTwice, NotAnEventType
 from pillarbox.event.types import event_type
 
 if TYPE_CHECKING:
@@ -75,6 +75,37 @@ def test_types_defined_in_the_same_function_are_resolved(consumer: Consumer) -> 
     def handle(event: Received[Happened]) -> None: ...
 
     assert consumer.registrations.of("local.happened")[0].into is Happened
+
+
+def test_a_second_class_of_one_type_and_version_is_refused_when_it_is_registered(consumer: Consumer) -> None:
+    @event_type("order.created")
+    @dataclass
+    class AnotherView:
+        total: float
+
+    @event_type("order.created", version=2)
+    @dataclass
+    class NextVersion:
+        total: str
+
+    @consumer.on(OrderCreated)
+    def one(event: Received[OrderCreated]) -> None: ...
+
+    @consumer.on(OrderCreated)
+    def again(event: Received[OrderCreated]) -> None: ...
+
+    @consumer.on("order.created")
+    def plain(event: Received[Any]) -> None: ...
+
+    @consumer.on(NextVersion)
+    def newer(event: Received[NextVersion]) -> None: ...
+
+    with pytest.raises(EventTypeTwice, match=r"Version 1 of 'order.created' is .*OrderCreated already.*AnotherView"):
+
+        @consumer.on(AnotherView)
+        def other(event: Received[AnotherView]) -> None: ...
+
+    assert len(consumer.registrations.of("order.created")) == 4
 
 
 def test_methods_and_callable_objects_can_be_handlers(consumer: Consumer) -> None:

@@ -59,6 +59,16 @@ def test_the_breaker_lets_one_probe_through_per_interval() -> None:
     assert breaker.permit(13) == "full"
 
 
+def test_the_breaker_knows_how_long_an_outage_lasts_and_forgets_it_with_its_end() -> None:
+    breaker = Breaker(interval=2)
+    assert breaker.away_for(5) == 0
+    breaker.trouble(10)
+    breaker.trouble(12)
+    assert breaker.away_for(70) == 60
+    breaker.success()
+    assert breaker.away_for(71) == 0
+
+
 def test_an_event_without_answer_has_a_limit_of_its_own() -> None:
     policy = RetryPolicy(max_attempts=2, max_unknown=4)
     assert judge("unknown", 1, policy, 0.5).state == "RETRY"

@@ -9,7 +9,7 @@ from ..errors import BadHandler, CannotDecode, NotAnEventType, NotSerialisable
 from ..event.codec import cannot_be_decoded, decode, decode_plain, encode
 from ..event.limits import check_name
 from ..event.message import Message
-from ..event.types import declared_type
+from ..event.types import EventType, declared_type
 from ..event.upcasting import lift, needs_lift
 from .received import Received, receive
 from .signature import Kind, Signature, read_signature
@@ -31,6 +31,11 @@ class Handler(NamedTuple):
     def name(self) -> str:
         """What logs call it."""
         return str(getattr(self.function, "__qualname__", None) or repr(self.function))
+
+    @property
+    def declared(self) -> EventType | None:
+        """What its payload class says of itself; None where it takes bytes, plain JSON or a class without a type."""
+        return _declared(self.into)
 
     def prepare(self, message: Message, *, redelivered: bool) -> Received[Any]:
         """Decode the payload; raises CannotDecode (PB-016)."""
@@ -67,10 +72,10 @@ def make_handler(
     if into is None:
         into = Any if isinstance(what, str) else what
     handler = Handler(function, event_type, into, signature, kind.many)
-    declared = _declared_name(into)
-    if declared is not None and declared != event_type:
+    if handler.declared is not None and handler.declared.name != event_type:
         raise BadHandler(
-            f"The handler {handler.name!r} is registered for {event_type!r} but takes a payload of {declared!r}.",
+            f"The handler {handler.name!r} is registered for {event_type!r} but takes a payload of "
+            f"{handler.declared.name!r}.",
             fix="Register it for the type that it takes.",
         )
     if into is not bytes and (reason := cannot_be_decoded(into)):
@@ -86,9 +91,9 @@ def event_type_name(what: type | str) -> str:
     return check_name("event type", what) if isinstance(what, str) else declared_type(what).name
 
 
-def _declared_name(into: object) -> str | None:
+def _declared(into: object) -> EventType | None:
     try:
-        return declared_type(into).name if isinstance(into, type) else None
+        return declared_type(into) if isinstance(into, type) else None
     except NotAnEventType:
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from ..errors import EffectPending
 from ..policy.retry import RetryPolicy
 from .verdicts import Verdict
 
@@ -80,12 +81,16 @@ def after_failure(
     verdict: Verdict = "retry",
     final: bool = False,
 ) -> RetryLater | SetAside | Discard:
-    """Decide on a failed attempt, the ``attempts``-th (from 1); ``final`` ones must not be repeated."""
+    """Decide on a failed attempt, the ``attempts``-th (from 1); ``final`` ones must not be repeated.
+
+    An effect that will be known in a while is waited for that long: attempts before it would be used up for nothing.
+    """
     if verdict == "drop" and not final:
         return Discard(reason_of(error))
     if final or verdict == "give up" or policy.exhausted(attempts):
         return SetAside(reason_of(error), attempts)
-    return RetryLater(policy.delay(attempts, chance), attempts)
+    pause = error.seconds if isinstance(error, EffectPending) else 0.0
+    return RetryLater(max(pause, policy.delay(attempts, chance)), attempts)
 
 
 def reason_of(error: BaseException) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from ..errors import BadConsumer
+from ..errors import BadConsumer, EffectInDoubt, EffectPending, EffectRefused
 
 Verdict = Literal["retry", "give up", "drop"]
 """Try again until ``retry`` is exhausted; set aside at once; acknowledge as if nothing had been there."""
@@ -20,15 +20,25 @@ RetryIn = Literal["place", "broker"]
 NO_CLASSES: Final[Mapping[type[Exception], Verdict]] = MappingProxyType({})
 
 
+_OURS: Final[Mapping[type[Exception], Verdict]] = MappingProxyType(
+    {EffectInDoubt: "give up", EffectRefused: "give up", EffectPending: "retry"}
+)
+"""For errors that the user says nothing about: what a person has to decide, and an answer that stays the same, come out
+no better in the next attempt."""
+
+
 def verdict_on(error: BaseException, classes: Mapping[type[Exception], Verdict]) -> Verdict:
-    """The verdict of the most specific class that is named; ``retry`` for an error that nobody named.
+    """The verdict of the most specific class that the user named, else ours on effects, else ``retry``.
 
     >>> verdict_on(FileNotFoundError(), {OSError: "retry", FileNotFoundError: "give up"})
     'give up'
+    >>> verdict_on(EffectRefused("card declined"), {}), verdict_on(EffectRefused("no"), {Exception: "retry"})
+    ('give up', 'retry')
     """
-    for kind in type(error).__mro__:
-        if kind in classes:
-            return classes[kind]
+    for named in (classes, _OURS):
+        for kind in type(error).__mro__:
+            if kind in named:
+                return named[kind]
     return "retry"
 
 

@@ -3,7 +3,7 @@
 No database can roll them back, so their record is kept beside the inbox: begun, done with its answer, or in doubt.
 """
 
-from ..errors import EffectInDoubt
+from ..errors import EffectInDoubt, EffectPending
 from ..errors import EffectNotDone as NotDone
 from ..errors import EffectRefused as Refused
 from .calling import Effects
@@ -15,6 +15,7 @@ __all__ = [
     "ASK",
     "SAME_KEY",
     "EffectInDoubt",
+    "EffectPending",
     "Effects",
     "InDoubt",
     "Lookup",

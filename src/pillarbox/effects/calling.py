@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine
 
 from .. import faultpoints
-from ..errors import ConfigError, DatabaseBusy, EffectInDoubt, PillarboxError
+from ..errors import ConfigError, DatabaseBusy, EffectInDoubt, EffectPending, PillarboxError
 from ..errors import EffectNotDone as NotDone
 from ..errors import EffectRefused as Refused
 from ..event.codec import encode
@@ -77,9 +77,10 @@ class Effects:
         that nobody knows, and so does a process that dies: the next delivery does what ``in_doubt`` says (SAME_KEY,
         Lookup, ASK).
 
-        Raises what ``function`` raises; Refused (PB-046), again at every delivery; EffectInDoubt (PB-044), which should
-        set the event aside for a person; ConfigError (PB-001), before anything is called, for an ``async def`` function
-        or another ``in_doubt``; what :class:`.Transactions` raises.
+        Raises what ``function`` raises; Refused (PB-046), again at every delivery; EffectInDoubt (PB-044), for a person
+        to decide; EffectPending (PB-052), for the next delivery to look again. Our consumers set an event aside for the
+        first two and wait for the third, unless their ``on_error`` says otherwise. ConfigError (PB-001), before
+        anything is called, for an ``async def`` function or another ``in_doubt``; what :class:`.Transactions` raises.
         """
         return self.run(effect_of(self.consumer, event, step), function, in_doubt, not_done=not_done, tries=tries)
 
@@ -156,10 +157,7 @@ class Effects:
                 return found
         if self._write(partial(table.take_over, effect_id=effect.id, had=there.claim, claim=claim)):
             return None
-        raise EffectInDoubt(
-            f"The step {effect.step!r} of event {effect.event_id} is being worked on elsewhere.",
-            fix="The next delivery of the event looks again.",
-        )
+        raise EffectPending(f"The step {effect.step!r} of event {effect.event_id} is being worked on elsewhere.")
 
     def _resolved(self, effect: EffectKey, there: Record, in_doubt: InDoubt) -> Record | None:
         """None: call again."""
@@ -175,10 +173,10 @@ class Effects:
         if found is not None:
             return self.settle(effect, answer=encode(found, event_type=effect.step).decode())
         if not is_believed(there.age, in_doubt.wait):
-            raise EffectInDoubt(
+            raise EffectPending(
                 f"The step {effect.step!r} of event {effect.event_id} was begun {there.age:.1f} s ago and is not there "
                 f"yet; that it never will be is believed after {in_doubt.wait:g} s.",
-                fix="The next delivery of the event looks again.",
+                seconds=in_doubt.wait - there.age,
             )
         return None
 

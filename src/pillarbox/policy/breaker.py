@@ -15,6 +15,7 @@ class Breaker:
 
     interval: float = 1.0
     _opened_at: float | None = None
+    _away_since: float | None = None
 
     @property
     def is_open(self) -> bool:
@@ -31,14 +32,20 @@ class Breaker:
         """Seconds until the next probe is due; 0 when something may be claimed."""
         return 0.0 if self._opened_at is None else max(0.0, self._opened_at + self.interval - now)
 
+    def away_for(self, now: float) -> float:
+        """Seconds since the first sign of this outage; 0 when there is none."""
+        return 0.0 if self._away_since is None else now - self._away_since
+
     def trouble(self, now: float) -> bool:
         """The destination is out of reach. Returns True when this opened the breaker."""
         opened = self._opened_at is None
         self._opened_at = now
+        if opened:
+            self._away_since = now
         return opened
 
     def success(self) -> bool:
         """The broker answered. Returns True when this closed the breaker."""
         closed = self._opened_at is not None
-        self._opened_at = None
+        self._opened_at = self._away_since = None
         return closed

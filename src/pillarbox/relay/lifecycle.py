@@ -31,16 +31,19 @@ class Lifecycle:
         self._breaker = Breaker(settings.probe_interval)
         self._wake = threading.Event()
         self._stopping = False
+        self._patience: float | None = None
         self._pulse = Pulse(settings.lease, self._clock)
         self._pid = os.getpid()
 
-    def run(self, *, until_empty: bool = False) -> None:
+    def run(self, *, until_empty: bool = False, patience: float | None = None) -> None:
         """Work until ``stop()`` is called; with ``until_empty``, until nothing is ready.
 
-        A broker or database that goes away is waited for. Raises what opening the publisher raises when it is refused
+        A broker or database that goes away is waited for; a broker for ``patience`` seconds at most, if given, and then
+        BrokerUnavailable (PB-005) is raised. Raises what opening the publisher raises when it is refused
         (AccessRefused, MissingDriver, BadUrl), and TablesMissing, SchemaMismatch or LeaseMismatch from the store.
         """
         self._check_process()
+        self._patience = patience
         with self._pulse.running():
             self._open_publisher()
             self._run(until_empty)
@@ -93,6 +96,14 @@ class Lifecycle:
             self._breaker.trouble(self._clock.monotonic())
             self.stats.outages += 1
             log.warning("broker out of reach at start, waiting for it: %s", error)
+
+    def _check_patience(self) -> None:
+        away = self._breaker.away_for(self._clock.monotonic())
+        if self._patience is not None and away >= self._patience:
+            raise BrokerUnavailable(
+                f"The broker has been out of reach for {away:.0f} s; what is left waits in the outbox, uncharged.",
+                fix="Check that it runs and that its URL is right, then run the command again.",
+            )
 
     def _patiently(self, work: Callable[[], None]) -> bool:
         """Repeat while the database is out of reach. Returns False when the relay was stopped before it worked."""

@@ -88,6 +88,7 @@ class Relay(Lifecycle):
                 continue
             if until_empty and not self._breaker.is_open:
                 return
+            self._check_patience()
             self._rest(max(pause, self._breaker.wait_for(self._clock.monotonic())))
             pause = min(pause * 2, self.settings.poll_max)
 

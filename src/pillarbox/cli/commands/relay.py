@@ -55,7 +55,7 @@ def relay(
         typer.Option(
             "--timeout",
             metavar="SECONDS",
-            help="With --until-empty: give up then, exit 4.",
+            help="With --until-empty: give up then, exit 4 (default: after 60 s without the broker).",
             callback=positive_seconds,
         ),
     ] = None,

@@ -17,15 +17,18 @@ class Crew:
     def __init__(self, planned: Sequence[Planned]) -> None:
         self.units = [Unit(one, patient=len(planned) > 1) for one in planned]
 
-    def run(self, *, until_empty: bool) -> None:
+    def run(self, *, until_empty: bool, patience: float | None = None) -> None:
         """Until all have ended. Raises the first error of those that are not patient."""
         if len(self.units) == 1:
-            self.units[0].run(until_empty=until_empty)
+            self.units[0].run(until_empty=until_empty, patience=patience)
             return
         failures: list[BaseException] = []
         threads = [
             threading.Thread(
-                target=_guarded, args=(unit, until_empty, failures), name=f"relay-{unit.planned.outbox}", daemon=True
+                target=_guarded,
+                args=(unit, until_empty, patience, failures),
+                name=f"relay-{unit.planned.outbox}",
+                daemon=True,
             )
             for unit in self.units
         ]
@@ -48,8 +51,8 @@ class Crew:
         return {unit.planned.outbox: unit.lookout.latest() for unit in self.units}
 
 
-def _guarded(unit: Unit, until_empty: bool, failures: list[BaseException]) -> None:
+def _guarded(unit: Unit, until_empty: bool, patience: float | None, failures: list[BaseException]) -> None:
     try:
-        unit.run(until_empty=until_empty)
+        unit.run(until_empty=until_empty, patience=patience)
     except BaseException as error:  # noqa: BLE001 - raised again by run()
         failures.append(error)

@@ -16,6 +16,9 @@ from .crew import Crew
 
 log = logging.getLogger("pillarbox.relay")
 
+PATIENCE = 60.0
+"""Seconds that a relay waits for a broker that is away, when it was told to end and not when."""
+
 
 class Ended(NamedTuple):
     """The exit code, and what `--json` prints."""
@@ -29,7 +32,8 @@ def run_here(
 ) -> Ended:
     """Blocks. Raises what a relay that is alone raised."""
     with serving(http, crew) if http else nullcontext(), _timer(timeout, crew.stop) as timed_out:
-        run_until_signalled(lambda: crew.run(until_empty=until_empty), crew.stop, stop_deadline)
+        patience = PATIENCE if until_empty and timeout is None else None
+        run_until_signalled(lambda: crew.run(until_empty=until_empty, patience=patience), crew.stop, stop_deadline)
     relays = [_report(crew, index, until_empty) for index in range(len(crew.units))]
     report = relays[0] if len(relays) == 1 else together(relays)
     if not until_empty:

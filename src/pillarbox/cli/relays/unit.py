@@ -42,12 +42,15 @@ class Unit:
         self._why = "the relay has only begun"
         self._stop = threading.Event()
 
-    def run(self, *, until_empty: bool) -> None:
-        """Until it is empty or stopped. Raises what went wrong, unless patient."""
+    def run(self, *, until_empty: bool, patience: float | None = None) -> None:
+        """Until it is empty or stopped. Raises what went wrong, unless patient.
+
+        ``patience``: seconds that it waits for a broker that is away; None waits for ever.
+        """
         while not self._stop.is_set():
             began = time.monotonic()
             try:
-                self._run_once(until_empty)
+                self._run_once(until_empty, patience)
                 return
             except Exception as error:
                 if not self._patient or until_empty:
@@ -96,7 +99,7 @@ class Unit:
         with open_tables(self.planned.config) as tables:
             return tables.read(overview).waiting
 
-    def _run_once(self, until_empty: bool) -> None:
+    def _run_once(self, until_empty: bool, patience: float | None) -> None:
         config, name = self.planned.config, self.planned.relay_id
         with build_relay(config, name) as relay, self._known(relay):
             prefix = f" ({config.table_prefix}…)" if config.table_prefix else ""
@@ -106,7 +109,7 @@ class Unit:
             url, listens = database_url(config), config.relay.listen
             waking = listening(url, relay.nudge, table_prefix=config.table_prefix) if listens else nullcontext()
             with waking, nullcontext() if until_empty else pruning(config, self._pruned):
-                relay.run(until_empty=until_empty)
+                relay.run(until_empty=until_empty, patience=patience)
 
     @contextmanager
     def _known(self, relay: Any) -> Iterator[None]:

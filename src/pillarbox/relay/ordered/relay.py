@@ -114,6 +114,7 @@ class OrderedRelay(Lifecycle):
                 elif until_empty and self._is_done():
                     return
                 else:
+                    self._check_patience()
                     self._rest(max(pause, self._breaker.wait_for(self._clock.monotonic())))
                     if self._clock.monotonic() > self._active_until:
                         pause = min(pause * 2, self.settings.poll_max)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from ...errors import DatabaseUnavailable
 from ...event.message import Message
 from ...ports import Aside, OrderedSettled, OrderedSettlement, OrderedStore, Progress, Sent, SentParked, Tenure
+from ..repeats import Repeats
 from ..stats import RelayStats
 from .plan import Decided
 from .rounds import Round
@@ -51,6 +52,7 @@ class Settling:
         self._stats = stats
         self._patience = patience
         self._owner = owner
+        self._repeats = Repeats()
 
     def settle(self, round_: Round, decided: Decided) -> None:
         """Record the round. DatabaseUnavailable when it could not be: its events will go out again."""
@@ -155,7 +157,17 @@ class Settling:
             stats.held += one.state == "HELD"
             stats.dead += one.state == "DEAD"
             stats.retried += one.state == "RETRY" and charged
-            log.log(_LEVELS[one.state], "%s: %s, %s", _named(one, messages.get(one.key)), one.state, one.error)
+            self._tell(one, messages.get(one.key))
+
+    def _tell(self, one: Aside, message: Message | None) -> None:
+        """An exchange that is missing refuses every event for it, at every attempt: that is one thing to be said."""
+        level, more = _LEVELS[one.state], ""
+        if one.state == "RETRY":
+            destination = one.key.dest if message is None else message.destination
+            before = self._repeats.due((destination, one.error), self._patience.monotonic())
+            level = logging.DEBUG if before is None else level
+            more = f" ({before} more in the minute before)" if before else ""
+        log.log(level, "%s: %s, %s%s", _named(one, message), one.state, one.error, more)
 
     def _count_lost(self, tenure: Tenure, settlement: OrderedSettlement) -> None:
         rows: list[Sent | SentParked | Aside] = [*settlement.sent, *settlement.aside]
