@@ -20,7 +20,7 @@ log = logging.getLogger("pillarbox.relay")
 
 LOOK_SECONDS: Final = 1.0  # between looks at the fleet while at work
 MARK_SECONDS: Final = 1.0
-IDLE_MARK_SECONDS: Final = 5.0  # a transaction may stay open for hours, and costs an idle relay next to nothing
+IDLE_MARK_SECONDS: Final = 15.0  # a transaction may stay open for hours, and costs an idle relay next to nothing
 SWEEP_SECONDS: Final = 60.0
 
 
