@@ -3,6 +3,7 @@
 from services.kafka import Kafka
 from services.mysql import mariadb, mariadb102, mysql9, mysql57
 from services.mysqldb import MySQLdb
+from services.nats import Nats
 from services.place import Place
 from services.postgres import Postgres
 from services.rabbitmq import RabbitMQ
@@ -19,5 +20,6 @@ def servers(place: Place) -> list[Server]:
         mariadb(place),
         mariadb102(place),
         Postgres(place),
+        Nats(place),
         MySQLdb(place),
     ]
