@@ -421,3 +421,10 @@ class ProxyClosed(PillarboxError):
 
     code = "PB-110"
     fix = "Use the proxy inside its `with` block, or before its close()."
+
+
+class PointNotReached(PillarboxError):
+    """A fault was to strike at a named point, and the point was never reached."""
+
+    code = "PB-111"
+    fix = "Check the point's name (pillarbox.faultpoints.POINTS) and that the code under test comes past it in the block."

@@ -39,7 +39,8 @@ def reach(name: str) -> None:
         _hook(name)
 
 
-def attach(hook: Hook | None) -> None:
-    """Install ``hook`` (or remove it with None). For tests and the lab; one per process, by intent."""
+def attach(hook: Hook | None) -> Hook | None:
+    """Install ``hook`` (or remove it with None), and return the one before. One per process, by intent."""
     global _hook
-    _hook = hook
+    before, _hook = _hook, hook
+    return before

@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
+from urllib.parse import urlsplit, urlunsplit
 
 from ..errors import CannotListen, ProxyClosed
 from .link import End, Link, reset_at_close
@@ -76,6 +77,19 @@ class FaultProxy:
     def connections(self) -> int:
         """How many connections are open through the proxy."""
         return len(self._links)
+
+    def through(self, url: str) -> str:
+        """``url`` with the proxy in the place of the server: user, path and options stay as they are.
+
+        It is for clients that go where they are told; one that asks a server for other addresses (Kafka) leaves again.
+
+        >>> with FaultProxy("db", 5432, listen_on=23999) as proxy:
+        ...     proxy.through("postgresql+psycopg://shop:secret@db:5432/shop?sslmode=disable")
+        'postgresql+psycopg://shop:secret@127.0.0.1:23999/shop?sslmode=disable'
+        """
+        parts = urlsplit(url)
+        user, at, _ = parts.netloc.rpartition("@")
+        return urlunsplit(parts._replace(netloc=f"{user}{at}127.0.0.1:{self.port}"))
 
     def cut(self) -> None:
         """Reset every connection. New ones are accepted."""

@@ -1,4 +1,4 @@
-"""For tests of your own: twins in memory, a clock that stands still, and what the fixture ``pillarbox_outbox`` gives.
+"""For tests of your own: twins in memory, a clock that stands still, and what the plugin's fixtures give.
 
 ``pillarbox.testing.conformance`` has the suites that hold a store, a publisher or a consumer's source to its contract.
 Names are loaded when first used: pytest imports this package in every run, for its plugin.
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..store.memory import MemoryStore
     from .clock import FakeClock
     from .committed import CommittedEvent, CommittedEvents
+    from .exactly_once import assert_exactly_once_effect
     from .recorder import OutboxRecorder
 
 _WHERE = {
@@ -25,6 +26,7 @@ _WHERE = {
     "MemoryPublisher": "..publish.memory",
     "MemoryStore": "..store.memory",
     "OutboxRecorder": ".recorder",
+    "assert_exactly_once_effect": ".exactly_once",
 }
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "MemoryPublisher",
     "MemoryStore",
     "OutboxRecorder",
+    "assert_exactly_once_effect",
 ]
 
 
