@@ -5,7 +5,9 @@ writes; the environment wins.
 """
 
 import base64
+import json
 import os
+import socket
 import time
 import urllib.request
 import uuid
@@ -26,6 +28,7 @@ ENV_FILE = Path(__file__).resolve().parent.parent / ".services" / "env"
 PREFIX = "PILLARBOX_TEST_"
 DATABASES = ("postgres", "mysql", "mysql57", "mariadb", "mariadb102")
 BROKERS = ("kafka", "rabbitmq")
+SERVERS = (*DATABASES, *BROKERS, "nats")
 
 
 def read_settings() -> dict[str, str]:
@@ -123,11 +126,20 @@ def _version(name: str, url: str) -> str:
         return f"{len(brokers)} brokers"
     if name == "rabbitmq":
         return _rabbitmq_version(url)
+    if name == "nats":
+        return _nats_version(url)
     with _connect(make_url(url)) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW server_version" if name == "postgres" else "SELECT version()")
         row = cursor.fetchone()
         assert row is not None
         return str(row[0])
+
+
+def _nats_version(url: str) -> str:
+    """The server speaks first."""
+    host, _, port = url.rpartition("@")[2].removeprefix("nats://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rb") as lines:
+        return str(json.loads(lines.readline().removeprefix(b"INFO "))["version"])
 
 
 def _rabbitmq_version(url: str) -> str:

@@ -19,6 +19,7 @@ from tests.servers import (
     BROKERS,
     DATABASES,
     PREFIX,
+    SERVERS,
     Found,
     bootstrap_of,
     create_topic,
@@ -29,7 +30,7 @@ from tests.servers import (
 )
 
 FOUND = pytest.StashKey[dict[str, Found]]()
-SERVER_FIXTURES = {f"{name}_url" for name in (*DATABASES, *BROKERS)}
+SERVER_FIXTURES = {f"{name}_url" for name in SERVERS}
 
 
 class MakeTopic(Protocol):
@@ -44,20 +45,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    found = [_find(config, name) for name in (*DATABASES, *BROKERS)]
+    found = [_find(config, name) for name in SERVERS]
     there = ", ".join(f"{one.name} {one.version}" for one in found if not one.problem)
     absent = ", ".join(one.name for one in found if one.problem)
     return [f"servers: {there or 'none'}"] + ([f"no server: {absent}"] if absent else [])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs a server, so that `-m "not services"` runs anywhere."""
+    """Marks what needs a server, so that `-m "not services"` runs anywhere; and what needs Kafka, for fault lanes."""
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         chosen = {parameters.get("database_name", "sqlite"), parameters.get("broker_name", "none")} - {"sqlite", "none"}
         if chosen or names & (SERVER_FIXTURES | {"make_topic", "mysqldb"}):
             item.add_marker(pytest.mark.services)
+        if names & {"kafka_url", "kafka_admin", "make_topic"} or parameters.get("broker_name") == "kafka":
+            item.add_marker(pytest.mark.kafka)
 
 
 @pytest.fixture
@@ -119,6 +122,12 @@ def rabbitmq_url(request: pytest.FixtureRequest) -> Iterator[str]:
 def kafka_url(request: pytest.FixtureRequest) -> str:
     """`kafka://host:port,host:port,host:port`. The cluster is shared: make topics with `make_topic`."""
     return _need(request, "kafka").url
+
+
+@pytest.fixture
+def nats_url(request: pytest.FixtureRequest) -> str:
+    """`nats://host:port` of a server with JetStream. It is shared: make streams with `tests.nats_server.Streams`."""
+    return _need(request, "nats").url
 
 
 @pytest.fixture(params=BROKERS)

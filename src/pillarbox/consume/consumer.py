@@ -27,7 +27,7 @@ from .running import Running
 from .sides import Side, make_side
 from .signals import draining_signals
 from .signature import Kind
-from .sources import Broker, check_scheme, make_source
+from .sources import Broker, check_scheme, make_source, may_reach
 from .stats import ConsumerStats
 from .stopping import PauseFlag, StopFlag
 from .verdicts import NO_CLASSES, Policy, RetryIn, Verdict
@@ -226,8 +226,7 @@ class Consumer:
 
         On RabbitMQ the bindings decide, which only the broker knows.
         """
-        amqp = isinstance(self._broker, str) and self._broker.lower().startswith("amqp")
-        return amqp or destination in self.sources
+        return may_reach(self._broker, destination, self.sources)
 
     @property
     def registrations(self) -> Registrations:

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 
 from ..errors import BadConsumer
 from ..ports import Source
 from ..publish.clients import known_scheme, load
+from ..publish.subjects import takes
 
 SOURCES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "kafka": "kafka:KafkaSource",
         "amqp": "rabbitmq:RabbitSource",
         "amqps": "rabbitmq:RabbitSource",
+        "nats": "nats:NatsSource",
         "embedded": "embedded:EmbeddedSource",
     }
 )
 """Scheme -> module of this package : class with ``from_url(url, consumer, sources, **options)``."""
+
+
+def _anything(destination: str, source: str) -> bool:
+    """Bindings decide, and only the broker knows them."""
+    return True
+
+
+def _by_subject(destination: str, source: str) -> bool:
+    """A routing key adds tokens, which are not known here."""
+    return takes(source, destination) or source.startswith(f"{destination}.")
+
+
+REACHES: Final[Mapping[str, Callable[[str, str], bool]]] = MappingProxyType(
+    {"amqp": _anything, "amqps": _anything, "nats": _by_subject}
+)
+"""Scheme -> whether an event for a destination may come by a source, where that is not simply the same name."""
 
 
 class Broker(Protocol):
@@ -46,6 +64,17 @@ def make_source(broker: str | Broker, consumer: str, sources: Sequence[str], opt
             f"The options {', '.join(options)} of consumer {consumer!r} do not fit {scheme}://: {error}.",
             fix="docs/consumers.md, section 'Per broker', lists the options of each broker.",
         ) from error
+
+
+def may_reach(broker: str | Broker, destination: str, sources: Sequence[str]) -> bool:
+    """False when an event for ``destination`` surely does not come by one of the sources.
+
+    >>> may_reach("nats://host", "orders.created", ["orders.*"]), may_reach("kafka://host", "orders", ["payments"])
+    (True, False)
+    """
+    scheme = broker.split(":", 1)[0].lower() if isinstance(broker, str) else ""
+    reaches = REACHES.get(scheme, lambda destination, source: destination == source)
+    return any(reaches(destination, source) for source in sources)
 
 
 def check_scheme(url: str) -> str:

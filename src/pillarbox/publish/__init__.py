@@ -1,1 +1,1 @@
-"""Publishers: Kafka, RabbitMQ, the embedded log and memory, chosen by URL scheme (``registry``)."""
+"""Publishers: Kafka, RabbitMQ, NATS JetStream, the embedded log and memory, chosen by URL scheme (``registry``)."""

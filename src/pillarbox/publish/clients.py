@@ -14,6 +14,7 @@ EXTRAS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "kafka": ("confluent_kafka", "kafka"),
         "amqp": ("pika", "rabbitmq"),
         "amqps": ("pika", "rabbitmq"),
+        "nats": ("nats", "nats"),
     }
 )
 """Scheme -> the client's module, and the extra that installs it."""

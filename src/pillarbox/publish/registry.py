@@ -14,6 +14,7 @@ PUBLISHERS: Final[Mapping[str, str]] = MappingProxyType(
         "kafka": "kafka:KafkaPublisher",
         "amqp": "rabbitmq:RabbitPublisher",
         "amqps": "rabbitmq:RabbitPublisher",
+        "nats": "nats:NatsPublisher",
         "embedded": "embedded:EmbeddedPublisher",
         "memory": "memory:MemoryPublisher",
     }

@@ -17,6 +17,7 @@ BOXES: Final[Mapping[str, str]] = MappingProxyType(
         "kafka": "kafka:KafkaBox",
         "amqp": "rabbitmq:RabbitBox",
         "amqps": "rabbitmq:RabbitBox",
+        "nats": "nats:NatsBox",
         "embedded": "embedded:EmbeddedBox",
     }
 )

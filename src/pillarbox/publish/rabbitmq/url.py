@@ -9,9 +9,10 @@ import pika
 
 from ...errors import BadUrl
 from ..broker_url import BrokerUrl, parse_broker_url
+from ..tls import TLS_OPTIONS, tls_context
 
 EXAMPLE: Final = "amqp://user:password@host:5672/vhost"
-OPTIONS: Final = ("heartbeat", "declare", "management", "ca", "cert", "key", "verify")
+OPTIONS: Final = ("heartbeat", "declare", "management", *TLS_OPTIONS)
 QUEUE_TYPES: Final = ("quorum", "classic")
 DEFAULT_HEARTBEAT: Final = 15
 """Seconds. A dead peer is noticed on an idle connection after about twice as long; a publish has its own deadline."""
@@ -38,7 +39,7 @@ def parse_rabbitmq_url(url: str, *, connect_timeout: float) -> RabbitUrl:
     unknown = sorted(set(parts.options) - set(OPTIONS))
     if unknown:
         raise BadUrl(f"{parts.shown} has an unknown option {unknown[0]!r}.", fix=f"Known are: {', '.join(OPTIONS)}.")
-    context = _tls(parts) if secure else None
+    context = tls_context(parts) if secure else None
     nodes = (_parameters(parts, host, port, context, connect_timeout) for host, port in parts.hosts)
     return RabbitUrl(tuple(nodes), parts.shown, _declare(parts), _management(parts))
 
@@ -84,22 +85,3 @@ def _management(parts: BrokerUrl) -> str | None:
     if address is not None and not address.startswith(("http://", "https://")):
         raise BadUrl(f"{parts.shown}: management is no http address.", fix="Write e.g. management=http://host:15672.")
     return address
-
-
-def _tls(parts: BrokerUrl) -> ssl.SSLContext:
-    options = parts.options
-    try:
-        context = ssl.create_default_context(cafile=options.get("ca"))
-        if "cert" in options:
-            context.load_cert_chain(options["cert"], options.get("key"))
-    except (OSError, ssl.SSLError) as error:
-        raise BadUrl(
-            f"{parts.shown}: the TLS files cannot be read: {error}.", fix="Check the files named by ca, cert and key."
-        ) from error
-    verify = options.get("verify", "yes").lower()
-    if verify not in {"yes", "no"}:
-        raise BadUrl(f"{parts.shown}: verify is {verify!r}.", fix="Write verify=yes (the default) or verify=no.")
-    if verify == "no":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -1,0 +1,272 @@
+"""The connection that delivers and acknowledges, and what is set up again after each loss. On the loop's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from nats.aio.msg import Msg
+
+from ...errors import BrokerUnavailable, PillarboxError
+from ...event.message import KEY
+from ...ports import Incoming
+from ...publish.nats.connection import FAILURES, Connection, connect, reason_of
+from ...publish.nats.headers import read
+from ...publish.subjects import takes
+from ...publish.nats.url import NatsUrl
+from ..plan import OUTAGE_RETRY
+from ..retries import read_retry_headers, without_retry_headers
+from .durables import Durable, Server
+from .holding import Delivery, Holding
+from .names import RETRY_STREAM, durable_of, retry_filter, source_of
+from .pulling import Puller
+
+_log = logging.getLogger("pillarbox.consume.nats")
+
+_FAILURES = (*FAILURES, PillarboxError)
+_SOON: Final = 0.005
+"""Seconds. A retry that is due so soon is not sent back to wait."""
+
+_RETRY_WAIT_SECONDS: Final = 30.0
+_NOTICE_SECONDS: Final = 0.03
+_NAK, _PROGRESS = b"-NAK", b"+WPI"
+
+
+class Subscription:
+    """Pulls from the streams of the sources, passes messages on, and keeps them ours.
+
+    ``deliver`` is called with each message. ``wanted`` is what a consumer at the server is to be like where there is
+    none of this name yet.
+    """
+
+    def __init__(
+        self,
+        url: NatsUrl,
+        consumer: str,
+        sources: Sequence[str],
+        *,
+        prefetch: int,
+        seconds: float,
+        wanted: Mapping[str, Any],
+        holding: Holding,
+        deliver: Callable[[Incoming], None],
+    ) -> None:
+        self.connection: Connection | None = None
+        self._url = url
+        self._consumer = consumer
+        self._sources = tuple(sources)
+        self._prefetch = prefetch
+        self._seconds = seconds
+        self._wanted = dict(wanted)
+        self._holding = holding
+        self._deliver = deliver
+        self._durables: list[Durable] = []
+        self._pullers: list[Puller] = []
+        self._attempt = 0
+        self._closing = False
+        self._serving: asyncio.Task[None] | None = None
+
+    async def serve(self, opened: Future[None]) -> None:
+        """Stay subscribed until cancelled. ``opened`` tells how the first attempt went, the only one that may fail."""
+        self._serving = asyncio.current_task()
+        try:
+            await self._set_up()
+        except _FAILURES as error:
+            await self._leave()
+            opened.set_exception(self._explained(error))
+            return
+        opened.set_result(None)
+        failures = 0
+        try:
+            while True:
+                try:
+                    if self.connection is None:
+                        await self._set_up()
+                    failures = 0
+                    await self._deliver_until_lost()
+                except _FAILURES as error:
+                    _log.warning("consumer %s: %s", self._consumer, self._explained(error))
+                await self._leave()
+                failures += 1
+                await asyncio.sleep(OUTAGE_RETRY.delay(failures, random.random()))
+        finally:
+            self._closing = True
+            await self._give_back()
+
+    async def close(self) -> None:
+        """End :meth:`serve`: give back what is not finished, and say goodbye."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.wait([self._serving])
+
+    def look(self) -> None:
+        """There may be room for more messages."""
+        for puller in self._pullers:
+            puller.look()
+
+    async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Tell the server that these are finished, and wait until it has read that; BrokerUnavailable when it has not.
+
+        Also of one that was given to somebody else meanwhile: its effect is committed.
+        """
+        for delivery in deliveries:
+            self._holding.release(delivery)
+        self.look()
+        connection = self.connection
+        if connection is None or connection.ended.is_set():
+            raise BrokerUnavailable("The connection to NATS was lost before the acknowledgement.")
+        try:
+            async with asyncio.timeout(self._seconds):
+                for delivery in deliveries:
+                    await connection.publish(delivery.reply)
+                await connection.flush()
+        except FAILURES as error:
+            raise BrokerUnavailable(f"The acknowledgement did not reach NATS: {reason_of(error)}.") from error
+
+    # Setting up -------------------------------------------------------------------------------------------------------
+
+    async def _set_up(self) -> None:
+        connection = await connect(
+            self._url, f"pillarbox consumer {self._consumer}", first=self._attempt, seconds=self._seconds
+        )
+        self._attempt += 1
+        try:
+            self._durables = await self._find_durables(Server(connection, self._url, self._seconds))
+        except BaseException:
+            await connection.farewell()
+            raise
+        self.connection = connection
+
+    async def _find_durables(self, server: Server) -> list[Durable]:
+        by_stream: dict[str, list[str]] = {}
+        for source in self._sources:
+            by_stream.setdefault(await server.stream_of(source), []).append(source)
+        replicas = [await server.replicas_of(stream) for stream in by_stream]
+        await server.side_streams(max(replicas))
+        name = durable_of(self._consumer)
+        found = [await server.durable(stream, name, subjects, self._wanted) for stream, subjects in by_stream.items()]
+        # A message that waits there for its time is pending; they must not use up what may be.
+        retry = {**self._wanted, "max_ack_pending": -1, "deliver_policy": "all"}
+        return [*found, await server.durable(RETRY_STREAM, name, [retry_filter(self._consumer)], retry)]
+
+    async def _deliver_until_lost(self) -> None:
+        connection = self.connection
+        assert connection is not None
+        self._pullers = [self._puller(connection, durable) for durable in self._durables]
+        works: list[asyncio.Task[None]] = [asyncio.ensure_future(puller.run()) for puller in self._pullers]
+        works.append(asyncio.ensure_future(self._keep(connection)))
+        lost: asyncio.Task[bool] = asyncio.ensure_future(connection.ended.wait())
+        try:
+            await asyncio.wait([*works, lost], return_when=asyncio.FIRST_COMPLETED)
+            for work in works:
+                if work.done():
+                    work.result()
+            raise BrokerUnavailable(
+                f"NATS at {self._url.shown}: the connection was lost: {reason_of(connection.failure or OSError())}."
+            )
+        finally:
+            self._pullers = []
+            for task in (*works, lost):
+                task.cancel()
+            # A puller lets what is on its way arrive first.
+            await asyncio.wait([*works, lost], timeout=2.0)
+
+    def _puller(self, connection: Connection, durable: Durable) -> Puller:
+        async def deliver(message: Msg) -> None:
+            await self._on_message(connection, durable, message)
+
+        return Puller(
+            connection,
+            durable.stream,
+            durable.name,
+            most=self._prefetch,
+            room=lambda: 0 if self._closing else self._prefetch - len(self._holding),
+            deliver=deliver,
+        )
+
+    # Messages ---------------------------------------------------------------------------------------------------------
+
+    async def _on_message(self, connection: Connection, durable: Durable, message: Msg) -> None:
+        headers = read(message.headers)
+        facts = message.metadata
+        delivery = Delivery(durable.stream, facts.sequence.stream, message.reply)
+        attempts, source = 0, self._source_of(durable, message.subject)
+        if durable.stream == RETRY_STREAM:
+            waited = read_retry_headers(headers)
+            left = waited.due - time.time()
+            if left > _SOON:
+                await connection.publish(message.reply, _NAK + b" " + json.dumps({"delay": int(left * 1e9)}).encode())
+                return
+            headers, attempts = without_retry_headers(headers), waited.attempts
+            delivery = delivery._replace(before=waited.position)
+        self._holding.take(delivery, durable.ack_wait)
+        redelivered = durable.stream != RETRY_STREAM and facts.num_delivered > 1
+        key = headers.get(KEY)
+        self._deliver(Incoming(source, headers, message.data, key, delivery, redelivered, attempts))
+
+    def _source_of(self, durable: Durable, subject: str) -> str:
+        if durable.stream == RETRY_STREAM:
+            return source_of(subject)
+        return next((source for source in self._sources if takes(source, subject)), subject)
+
+    async def _keep(self, connection: Connection) -> None:
+        """Tell the server of all that is held, three times within the time that it waits."""
+        while True:
+            wait = min((durable.ack_wait for durable in self._durables), default=_RETRY_WAIT_SECONDS)
+            await asyncio.sleep(wait / 3)
+            held = self._holding.all()
+            if not held:
+                continue
+            since = time.monotonic()
+            async with asyncio.timeout(wait / 3):
+                for delivery in held:
+                    await connection.publish(delivery.reply, _PROGRESS)
+                await connection.flush()  # its answer comes after the server has read what was before it
+            self._holding.extend(held, since)
+
+    # Leaving ----------------------------------------------------------------------------------------------------------
+
+    async def _give_back(self) -> None:
+        """What is not finished goes to others at once, in order, and not only when the server has waited for it."""
+        connection = self.connection
+        held = self._holding.all()
+        if connection is not None and not connection.ended.is_set() and held:
+            try:
+                async with asyncio.timeout(1.0):
+                    # The server still knows the requests that nobody listens to any more. It notices with the first
+                    # message that comes back, and puts that one behind those that have come back by then.
+                    firsts = {one.stream: one for one in reversed(held)}.values()
+                    await self._refuse(connection, firsts)
+                    await asyncio.sleep(_NOTICE_SECONDS)
+                    await self._refuse(connection, [one for one in held if one not in firsts])
+            except FAILURES as error:
+                _log.warning(
+                    "consumer %s: %d messages come again when NATS has waited for them: %s",
+                    self._consumer,
+                    len(held),
+                    reason_of(error),
+                )
+        for delivery in held:
+            self._holding.release(delivery)
+        await self._leave()
+
+    async def _refuse(self, connection: Connection, deliveries: Iterable[Delivery]) -> None:
+        for delivery in deliveries:
+            await connection.publish(delivery.reply, _NAK)
+        await connection.flush()
+
+    async def _leave(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            await connection.farewell()
+
+    def _explained(self, error: Exception) -> PillarboxError:
+        if isinstance(error, PillarboxError):
+            return error
+        return BrokerUnavailable(f"NATS at {self._url.shown}: {reason_of(error)}.")
