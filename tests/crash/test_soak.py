@@ -1,0 +1,169 @@
+"""The soak, short: real processes are killed and frozen, links are cut, and then every event is accounted for."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from pillarbox.lab.grounds import broker_ground, database_ground
+from pillarbox.lab.soak import SoakOptions, SoakResult, balance, run_soak
+from pillarbox.lab.soak import tables as soak_tables
+from pillarbox.lab.soak.reading import read_books
+from pillarbox.lab.soak.report import PAGE_NAME, as_json, page, write
+from pillarbox.lab.soak.roles import Withdrawn, adding, engine_for
+from pillarbox.lab.soak.running import Progress
+from tests.own_postgres import own_postgres
+from tests.own_rabbitmq import own_rabbitmq
+from tests.restarting import commanded
+
+CONSUMER = "pillarbox_lab_notifier"
+
+
+def told(result: SoakResult) -> str:
+    """What a failing test prints."""
+    return page(result)[:20_000]
+
+
+def check(result: SoakResult) -> None:
+    assert result.trouble is None
+    assert result.accounts is not None
+    assert result.passed, told(result)
+    assert result.accounts.business > 50, told(result)
+    assert result.accounts.applied == result.accounts.business
+
+
+def test_a_short_soak_without_any_server_loses_invents_and_repeats_nothing(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    options = SoakOptions(seconds=6, kill_every=0.5, relays=2, rate=60, keys=10, drain=40, out=tmp_path)
+    result = run_soak(options, seen.append, command="pillarbox lab soak")
+    check(result)
+    assert result.kills >= 8, told(result)
+    assert any(one.kind == "kill" and one.what != "anywhere" for one in result.happened), told(result)
+    assert {one.stage for one in seen} == {"storm", "drain", "closing", "accounting"}
+    write(tmp_path, result)
+    assert "none lost, none invented, none applied twice" in (tmp_path / PAGE_NAME).read_text()
+    assert json.loads(json.dumps(as_json(result)))["figures"]["losses"] == 0
+
+
+@pytest.mark.timeout(240)
+def test_a_short_soak_on_postgresql_and_rabbitmq_with_broken_links(postgres_url: str, rabbitmq_url: str) -> None:
+    options = SoakOptions(
+        seconds=14, kill_every=0.5, database=postgres_url, broker=rabbitmq_url, rate=150, drain=60, seed=3
+    )
+    result = run_soak(options)
+    check(result)
+    assert result.kills >= 20, told(result)
+    assert result.count("link") > 0, told(result)
+    assert result.count("freeze") > 0, told(result)
+    assert result.links_absent == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("ownership", ["partition", "row"])
+def test_two_minutes_on_mysql_and_kafka(mysql_url: str, kafka_url: str, ownership: str) -> None:
+    options = SoakOptions(
+        seconds=120,
+        kill_every=0.5,
+        database=mysql_url,
+        broker=kafka_url,
+        ownership=ownership,  # type: ignore[arg-type]
+        drain=180,
+    )
+    result = run_soak(options)
+    check(result)
+    assert result.kills >= 200, told(result)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_soak_goes_through_restarts_of_its_database_and_its_broker(tmp_path: Path) -> None:
+    with own_postgres() as database, own_rabbitmq() as broker:
+
+        def restart_database() -> None:
+            database.kill()
+            database.start()
+
+        def restart_broker() -> None:
+            broker.parts()[broker.name].kill()
+            broker.start()
+
+        with commanded(restart_database) as first, commanded(restart_broker) as second:
+            options = SoakOptions(
+                seconds=60,
+                kill_every=0.5,
+                database=database.url,
+                broker=broker.url,
+                disturb=(first.command, second.command),
+                disturb_times=4,
+                out=tmp_path,
+            )
+            result = run_soak(options)
+            assert (first.errors, second.errors) == ([], [])
+            assert (first.times, second.times) == (2, 2), told(result)
+    check(result)
+    assert result.kills >= 90, told(result)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_a_thousand_kills_in_ten_minutes(postgres_url: str, rabbitmq_url: str) -> None:
+    options = SoakOptions(seconds=600, kill_every=0.5, database=postgres_url, broker=rabbitmq_url, drain=300)
+    result = run_soak(options)
+    check(result)
+    assert result.kills >= 1000, told(result)
+
+
+# The account itself, on real rows ------------------------------------------------------------------------------------
+
+
+def test_the_account_of_real_tables_finds_what_was_done_to_them() -> None:
+    with database_ground(None, "soak") as database, broker_ground(None, "soak") as broker:
+        shop, consumers = engine_for(database.shop_url), engine_for(database.consumers_url)
+        soak_tables.make(shop, 4)
+        add = adding(shop, broker.destination)
+        add(["d0000", "d0001"])
+        with pytest.raises(Withdrawn):
+            add(["d0002"], withdraw=True)
+        with consumers.begin() as connection:
+            for _ in range(2):
+                connection.execute(
+                    text("INSERT INTO lab_notification (consumer, event_id) VALUES (:consumer, 'nobody''s')"),
+                    {"consumer": CONSUMER},
+                )
+        books = read_books(database.shop_url, database.consumers_url, CONSUMER, broker.records())
+        shop.dispose()
+        consumers.dispose()
+    accounts = balance(books)
+    assert len(books.business) == 2
+    assert accounts.count("loss") == 2  # no relay ran
+    assert accounts.count("ghost") == 1
+    assert accounts.count("applied twice") == 1
+    assert not accounts.balanced
+
+
+# What is left when the lab itself is killed ---------------------------------------------------------------------------
+
+
+def test_processes_end_with_the_lab_also_when_it_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pillarbox.lab.soak.forking"]
+    task = {"shop_url": f"sqlite:///{tmp_path / 'none.db'}", "seed": "1", "keys": 1, "destination": ["t", None]}
+    order = {"do": "start", "name": "writer-0", "role": "writer", "log": str(tmp_path / "log")}
+    order["task"] = task | {"rate": 1, "withdrawn": 0}
+    nursery = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert nursery.stdin is not None
+    assert nursery.stdout is not None
+    nursery.stdin.write(json.dumps(order).encode() + b"\n")
+    nursery.stdin.flush()
+    child = json.loads(nursery.stdout.readline())["pid"]
+    nursery.kill()
+    nursery.wait(10)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{child}").exists() and b"Z" not in Path(f"/proc/{child}/stat").read_bytes().split()[2:3]:
+        assert time.monotonic() < deadline, "a process outlived the lab"
+        os.sched_yield()
