@@ -18,8 +18,8 @@ class LabOptions:
     Without ``database`` and ``broker``: SQLite files and an embedded log. ``windows`` and ``strategies`` are ids
     (``W2``, ``S3``, a way of consuming like ``C1``); empty means all. ``rounds`` is the number of events of each cell.
     The same ``seed`` makes the same sequence of faults. ``out`` is the directory into which finished cells are written.
-    ``kafka_via`` (``advertised=real`` of every broker, see :mod:`pillarbox.lab.kafka.via`) puts the lab's proxies before
-    Kafka: only so can its answers be lost on the way. ``parallel`` cells run at a time.
+    ``kafka_via`` (``advertised=real`` of every broker, see :mod:`pillarbox.lab.kafka.via`) puts the lab's proxies
+    before Kafka: only so can its answers be lost on the way. ``parallel`` cells run at a time.
 
     Raises ConfigError (PB-001) for what cannot be run.
 

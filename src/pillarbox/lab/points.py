@@ -1,7 +1,8 @@
 """The named points of the lab's own programs, and what a timeline says of them and of the product's.
 
-A program calls :func:`reach`; what the lab does there (nothing, a kill, an exception, a wait for the network's fault) is
-decided outside. ``about`` says which event a thread is busy with, so that the timeline can tell.
+A program calls :func:`reach`; what the lab does there (nothing, a kill, an exception, a broken link) is decided
+outside. ``about`` says which event a thread is busy with, so that the timeline can tell. Tests of your own
+strike by :func:`kill_at`, :func:`fail_at` and :func:`stall_at`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 
 from ..faultpoints import reach
 from .model import Lane
+from .strikes import fail_at, kill_at, stall_at
 
 _event: ContextVar[str | None] = ContextVar("event", default=None)
 
@@ -26,6 +28,11 @@ def about(event_id: str) -> Iterator[None]:
         yield
     finally:
         _event.reset(before)
+
+
+def now_about(event_id: str) -> None:
+    """From here on this thread's points belong to ``event_id``."""
+    _event.set(event_id)
 
 
 def current_event() -> str | None:
@@ -85,4 +92,4 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
 )
 """Every point that a cell may strike or show, with its lane and words."""
 
-__all__ = ["MEANINGS", "Meaning", "about", "current_event", "reach"]
+__all__ = ["MEANINGS", "Meaning", "about", "current_event", "fail_at", "kill_at", "reach", "stall_at"]

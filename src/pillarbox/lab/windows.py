@@ -1,4 +1,4 @@
-"""The windows: each place where a fault leaves two systems in disagreement, in the order in which the report shows them."""
+"""The windows: each place where a fault leaves two systems in disagreement, in the order of the report."""
 
 from __future__ import annotations
 

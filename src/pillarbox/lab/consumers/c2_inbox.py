@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
@@ -13,6 +10,7 @@ from ..alarms import AlarmRaised
 from ..grounds.tables import lab_notification
 from ..model import Freeze, Kill, Plan
 from ..planning import SENDING, planned
+from ..points import now_about
 from .desk import Desk
 
 
@@ -30,6 +28,7 @@ def consumer(desk: Desk) -> Consumer:
 
     @made.on(AlarmRaised)
     def notify(event: Received[AlarmRaised], session: Session) -> None:
+        now_about(event.id)
         session.execute(insert(lab_notification).values(consumer=desk.name, event_id=event.id))
 
     return made
@@ -43,10 +42,9 @@ class Inbox:
     summary = "INSERT the mark (consumer, event) and the notification, COMMIT, acknowledge."
 
     def run(self, desk: Desk) -> None:
-        """Consume until SIGTERM, then finish what was begun."""
+        """Consume until it is told to end, then finish what was begun."""
         working = consumer(desk)
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, lambda *_: working.stop())
+        desk.when_told(working.stop)
         working.run()
 
     def plan(self, window: str, database: str, broker: str) -> Plan:

@@ -31,8 +31,6 @@ class Automatic:
                 with about(letter.event_id):
                     handle(engine, desk.name, letter.event_id)
                     reach("ca.committed")
-            if not letters and reader.at_end():
-                reach("consumer.idle")
         reader.close()
         engine.dispose()
 

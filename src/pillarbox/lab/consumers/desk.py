@@ -25,10 +25,6 @@ class Reader(Protocol):
         """Tell the broker that these are finished."""
         ...
 
-    def at_end(self) -> bool:
-        """True when this member has its share of the source, and nothing of it is left to hand out."""
-        ...
-
     def close(self) -> None:
         """Leave."""
         ...
@@ -38,8 +34,9 @@ class Reader(Protocol):
 class Desk:
     """A consumer's work place. ``name`` is its group, or the queue's; ``database`` a URL.
 
-    ``workers`` handle at the same time, of at most ``limit`` messages that are fetched at once. ``options`` are those of
-    the product's source. ``goes_on`` turns False when it is to end.
+    ``workers`` handle at the same time, of at most ``limit`` messages that are fetched at once. ``options`` are those
+    of the product's source. ``goes_on`` turns False when it is to end, and what was given to
+    ``when_told`` is called.
     """
 
     name: str
@@ -50,3 +47,4 @@ class Desk:
     limit: int
     options: Mapping[str, Any]
     goes_on: Callable[[], bool]
+    when_told: Callable[[Callable[[], None]], None]

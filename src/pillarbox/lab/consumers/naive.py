@@ -34,7 +34,5 @@ def consume(desk: Desk, way: str, handle: Handle) -> None:
             if letters:
                 reader.acknowledge(letters)
                 reach(f"{way}.acknowledged")
-            elif reader.at_end():
-                reach("consumer.idle")
     reader.close()
     engine.dispose()

@@ -58,7 +58,7 @@ class Hook:
                 why = "Retries are in the memory of a process, and it is dead."
                 return planned(Kill("s3.committed"), Outcome.LOSS, why=why)
             case "W3":
-                why = "It takes the lost answer for a failure and sends again; the broker cannot know that it is the same."
+                why = "It takes the lost answer for a failure and sends again: for the broker, another message."
                 fault = Fail("sender.acknowledged") if broker == "embedded" else LoseAnswer("s3.committed", "broker")
                 return planned(fault, Outcome.DUPLICATE, why=why)
             case "B1":

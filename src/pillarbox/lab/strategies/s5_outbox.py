@@ -1,4 +1,4 @@
-"""S5: the outbox, by polling. What is to be told is a row beside the alarm; a relay sends it for as long as it takes."""
+"""S5: the outbox, by polling. What is to be told is a row beside the alarm; a relay sends it, however long it takes."""
 
 from __future__ import annotations
 

@@ -27,10 +27,6 @@ class EmbeddedReader:
         """Move the group's position; a partition that was lost meanwhile stays where it is."""
         self._log.commit(self._desk.name, [letter.handle for letter in letters])
 
-    def at_end(self) -> bool:
-        """True when the group has committed all there is."""
-        return self._log.lag(self._desk.name).get(self._desk.source, 0) == 0
-
     def close(self) -> None:
         """Leave the group."""
         self._log.leave(self._desk.name)

@@ -27,7 +27,7 @@ class KafkaReader:
         """The next records."""
         first = self._client.poll(timeout)
         found = [] if first is None else [first, *self._client.consume(limit - 1, timeout=0.05)]
-        letters = [_letter(message) for message in found if _is_good(message)]
+        letters = [letter for message in found if (letter := _letter(message)) is not None]
         if self._automatic and letters:
             self._await_the_timer()
         return letters
@@ -39,24 +39,9 @@ class KafkaReader:
             ends[topic, partition] = max(offset + 1, ends.get((topic, partition), 0))
         self._client.commit(offsets=[TopicPartition(*place, end) for place, end in ends.items()], asynchronous=False)
 
-    def at_end(self) -> bool:
-        """True when it has partitions and stands at the end of each."""
-        mine = self._client.assignment()
-        if not mine:
-            return False
-        for one in self._client.position(mine):
-            low, high = self._client.get_watermark_offsets(one, timeout=_DEADLINE)
-            if (one.offset if one.offset >= 0 else self._committed(one, low)) < high:
-                return False
-        return True
-
     def close(self) -> None:
         """Leave the group."""
         self._client.close()
-
-    def _committed(self, place: TopicPartition, low: int) -> int:
-        (found,) = self._client.committed([place], timeout=_DEADLINE)
-        return int(found.offset) if found.offset >= 0 else low
 
     def _await_the_timer(self) -> None:
         """What is handed out counts as done when the timer has struck: the lab waits for it, as slow work would."""
@@ -69,26 +54,21 @@ class KafkaReader:
             time.sleep(_AUTO_COMMIT_MS / 1000 / 4)
 
 
-def _is_good(message: Message) -> bool:
+def _letter(message: Message) -> Letter | None:
     error = message.error()
     if error is None:
-        return True
+        headers: Any = message.headers()
+        return Letter(dict(headers)["id"].decode(), (message.topic(), message.partition(), message.offset()))
     if error.fatal() or not error.retriable():
         raise KafkaException(error)
-    return False
-
-
-def _letter(message: Message) -> Letter:
-    headers: Any = message.headers()
-    event_id = dict(headers)["id"].decode()
-    return Letter(event_id, (message.topic(), message.partition(), message.offset()))
+    return None
 
 
 def open_reader(desk: Desk, *, automatic: bool) -> KafkaReader:
     """Join the group."""
     client = Consumer(
         {
-            **parse_kafka_url(desk.broker).config,
+            **parse_kafka_url(desk.broker, deadline=_DEADLINE).config,
             **desk.options.get("config", {}),
             "group.id": desk.name,
             "auto.offset.reset": "earliest",

@@ -1,0 +1,303 @@
+"""The processes of the cells, seen from outside: started, talked to, killed, frozen, and waited for."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import IO, Any, Final
+
+from ..errors import LabError
+from .model import EventId, Exit
+
+DEADLINE: Final = 30.0
+"""Seconds for a process to start, to reach its next point, or to end."""
+
+_ROLE_MODULES: Final = ("pillarbox.lab.roles", "sqlalchemy.dialects.sqlite")
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A process has reached a point; with a ``ticket`` it waits there until it is answered."""
+
+    at: float
+    point: str
+    event_id: EventId | None
+    ticket: int | None
+
+
+class Process:
+    """One process of a cell. Its reports come in order from :meth:`next`; its end is the last of them."""
+
+    def __init__(self, role: str, name: str, signal_: Callable[[int, int], None]) -> None:
+        self.role = role
+        self.name = name
+        self.pid = 0
+        self.exit: Exit | None = None
+        self.reached: list[Reached] = []
+        self._signal = signal_
+        self._news = threading.Condition()
+        self._fresh: deque[Reached] = deque()
+        self._line: socket.socket | None = None
+        self._error: str | None = None
+        self._frozen = False
+        self._silent = False  # its line has ended: everything that it said has been read
+
+    # Asking -------------------------------------------------------------------------------------------------------
+
+    def next(self, timeout: float) -> Reached | None:
+        """Its next report; None when it has ended, or when nothing came within ``timeout`` seconds."""
+        with self._news:
+            self._news.wait_for(lambda: self._fresh or self.is_over, timeout)
+            return self._fresh.popleft() if self._fresh else None
+
+    def wait_for(self, point: str, timeout: float = DEADLINE) -> Reached:
+        """Its next report of ``point``; what comes before is passed over. LabError when it does not come."""
+        end = time.monotonic() + timeout
+        while True:
+            found = self.next(end - time.monotonic())
+            if found is None:
+                how = self.exit.how if self.exit else f"not there after {timeout:g} s"
+                raise LabError(f"The {self.role} process did not reach {point}: {how}.")
+            if found.point == point:
+                return found
+
+    def count(self, point: str) -> int:
+        """How often it has reached ``point``."""
+        return sum(one.point == point for one in list(self.reached))
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, and all that it said is known."""
+        return self.exit is not None and self._silent
+
+    # Telling ------------------------------------------------------------------------------------------------------
+
+    def go(self, reached: Reached, **more: Any) -> None:
+        """Let it go on from a point where it waits."""
+        self._tell({"do": "go", "ticket": reached.ticket, **more})
+
+    def fail(self, reached: Reached) -> None:
+        """Let it go on with an exception."""
+        self._tell({"do": "fail", "ticket": reached.ticket})
+
+    def kill(self) -> Exit:
+        """SIGKILL; returns when it was waited for."""
+        return self._end_by(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """SIGSTOP; returns when it stands still."""
+        self._signal(self.pid, signal.SIGSTOP)
+        with self._news:
+            if not self._news.wait_for(lambda: self._frozen or self.exit is not None, DEADLINE):
+                raise LabError(f"The {self.role} process {self.pid} could not be stopped.")
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._frozen = False
+        self._signal(self.pid, signal.SIGCONT)
+
+    def stop(self, timeout: float = DEADLINE) -> Exit:
+        """Ask it to end in good order; SIGKILL when it does not within ``timeout`` seconds."""
+        self._tell({"do": "end"})
+        with self._news:
+            if self._news.wait_for(lambda: self.exit is not None, timeout) and self.exit:
+                return self.exit
+        return self.kill()
+
+    def wait(self, timeout: float = DEADLINE) -> Exit:
+        """Its end; LabError when it does not come."""
+        with self._news:
+            if not self._news.wait_for(lambda: self.exit is not None, timeout) or self.exit is None:
+                raise LabError(f"The {self.role} process {self.pid} did not end within {timeout:g} s.")
+            return self.exit
+
+    def _end_by(self, number: int) -> Exit:
+        with self._news:
+            self._news.wait_for(lambda: self.pid or self.exit is not None, DEADLINE)
+        if self.exit is None:
+            self._signal(self.pid, number)
+        return self.wait()
+
+    def _tell(self, order: Mapping[str, Any]) -> None:
+        with self._news:
+            self._news.wait_for(lambda: self._line is not None or self.exit is not None, DEADLINE)
+            line = self._line
+        if line is not None:
+            try:
+                line.sendall(json.dumps(order).encode() + b"\n")
+            except OSError:  # it has just ended: its exit says how
+                return
+
+    # What the crew hears ------------------------------------------------------------------------------------------
+
+    def started(self, pid: int) -> None:
+        """It was forked."""
+        with self._news:
+            self.pid = pid
+            self._news.notify_all()
+
+    def connected(self, line: socket.socket) -> None:
+        """It has called."""
+        with self._news:
+            self._line = line
+            self._news.notify_all()
+
+    def said(self, what: Mapping[str, Any]) -> None:
+        """A report."""
+        with self._news:
+            if what["point"] == "ended":
+                self._error = what["error"]
+            else:
+                event_id = EventId(what["event"]) if what["event"] else None
+                one = Reached(what["at"], what["point"], event_id, what.get("ticket"))
+                self.reached.append(one)
+                self._fresh.append(one)
+            self._news.notify_all()
+
+    def fell_silent(self) -> None:
+        """Its line is closed."""
+        with self._news:
+            self._silent = True
+            self._news.notify_all()
+
+    def stopped(self) -> None:
+        """It was waited for and is frozen."""
+        with self._news:
+            self._frozen = True
+            self._news.notify_all()
+
+    def ended(self, how: str) -> None:
+        """It was waited for and is gone."""
+        with self._news:
+            self.exit = Exit(self.role, self.pid, self._error or how, time.time())
+            self._silent = self._silent or self._line is None  # it never called
+            self._news.notify_all()
+
+
+class Crew:
+    """Starts processes for all cells of a run; any thread may ask. Leaving the ``with`` block kills all."""
+
+    def __init__(self, modules: Collection[str] = ()) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="pillarbox_lab_")
+        folder = Path(self._folder.name)
+        self._socket_path = str(folder / "line")
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listening.bind(self._socket_path)
+        self._listening.listen(100)
+        self._processes: dict[str, Process] = {}
+        self._by_pid: dict[int, Process] = {}
+        self._lock = threading.Lock()
+        self._numbers = count(1)
+        self._log_path = folder / "log"
+        with self._log_path.open("ab") as log:
+            self._nursery = subprocess.Popen(
+                [sys.executable, "-m", "pillarbox.lab.forking", *_ROLE_MODULES, *modules],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._nursery.stdin is not None
+        assert self._nursery.stdout is not None
+        self._orders: IO[bytes] = self._nursery.stdin
+        self._threads = [
+            threading.Thread(target=self._hear, args=(self._nursery.stdout,), name="lab-crew", daemon=True),
+            threading.Thread(target=self._answer_calls, name="lab-lines", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._orders.close()  # the nursery kills its children and ends
+        try:
+            self._nursery.wait(10)
+        except subprocess.TimeoutExpired:
+            self._nursery.kill()
+            self._nursery.wait(10)
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for thread in self._threads:
+            thread.join(5)
+        assert self._nursery.stdout is not None
+        self._nursery.stdout.close()
+        self._folder.cleanup()
+
+    def log_of(self, cell: str) -> Path:
+        """Where the processes of a cell write what they print; gone with the crew."""
+        return self._log_path.with_name(f"{cell}.log")
+
+    def start(self, role: str, task: Mapping[str, Any], *, waits_at: Collection[str] = (), log: Path) -> Process:
+        """Fork a process that does the work of ``role``; it waits at these points until it is answered.
+
+        What it prints goes to the file ``log``.
+        """
+        name = f"{role}-{next(self._numbers)}"
+        process = Process(role, name, self._signal)
+        with self._lock:
+            self._processes[name] = process
+        told = {**task, "line": self._socket_path, "name": name, "waits_at": sorted(waits_at)}
+        self._order({"do": "start", "name": name, "role": role, "task": told, "log": str(log)})
+        return process
+
+    def _signal(self, pid: int, number: int) -> None:
+        self._order({"do": "signal", "pid": pid, "signal": int(number)})
+
+    def _order(self, order: Mapping[str, Any]) -> None:
+        with self._lock:
+            try:
+                self._orders.write(json.dumps(order).encode() + b"\n")
+                self._orders.flush()
+            except (OSError, ValueError) as error:
+                text = self._log_path.read_text(errors="replace")[-1000:]
+                raise LabError(f"The process that starts the others has ended: {text}") from error
+
+    def _hear(self, reports: IO[bytes]) -> None:
+        for line in reports:
+            report = json.loads(line)
+            if report["is"] == "started":
+                process = self._by_pid[report["pid"]] = self._processes[report["name"]]
+                process.started(report["pid"])
+            elif report["is"] == "stopped":
+                self._by_pid[report["pid"]].stopped()
+            else:
+                self._by_pid.pop(report["pid"]).ended(report["how"])
+        for process in list(self._by_pid.values()):  # the nursery is gone, and its children with it
+            process.ended("signal 9")
+
+    def _answer_calls(self) -> None:
+        while True:
+            try:
+                line, _ = self._listening.accept()
+            except OSError:  # closed: the run is over
+                return
+            threading.Thread(target=self._follow, args=(line,), name="lab-line", daemon=True).start()
+
+    def _follow(self, line: socket.socket) -> None:
+        process: Process | None = None
+        try:
+            with line, line.makefile("rb") as said:
+                for text in said:
+                    what = json.loads(text)
+                    if process is None:
+                        process = self._processes.pop(what["name"])
+                        process.connected(line)
+                    else:
+                        process.said(what)
+        except (OSError, ValueError):  # killed in the middle of a word
+            pass
+        finally:
+            if process is not None:
+                process.fell_silent()

@@ -1,0 +1,263 @@
+"""Everything that one cell works with: its servers, its processes, its schedule, and the links that can be struck."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+from sqlalchemy import Engine, func, select
+
+from ..errors import LabError
+from ..store.engines import BEGIN_OPTION, relay_engine
+from ..store.inspect import overview
+from .grounds.tables import lab_notification
+from .model import CellKey, EventId, NotVisible, Planned
+from .ports import BrokerGround, DatabaseGround
+from .processes import DEADLINE, Crew, Process, Reached
+from .proxy import fault_proxy
+from .recorder import Recorder
+from .schedule import Stroke
+
+LEASE: Final = 1.6
+"""Seconds until a dead relay's events go to the next one. The product's default is a minute: too long to watch."""
+
+BROKER_DEADLINE: Final = 0.7
+"""Seconds that a relay waits for the broker's answer; it must be below half the lease."""
+
+CONSUMER_LEASE: Final = 1.0
+"""Seconds until a dead consumer's share of the embedded log goes to the next one."""
+
+REST: Final = 40.0
+"""Seconds within which a cell comes to rest after its faults; otherwise it is in trouble."""
+
+
+class Link(Protocol):
+    """A way to a server that can be struck: a proxy, or the proxies of all brokers of a cluster."""
+
+    @property
+    def lost(self) -> int:
+        """Bytes of answers that no client got."""
+        ...
+
+    def lose_answers(self) -> None:
+        """What the server says from now on is lost."""
+        ...
+
+    def refuse(self) -> None:
+        """Reset every connection, and new ones."""
+        ...
+
+    def cut(self) -> None:
+        """Reset every connection. New ones are accepted."""
+        ...
+
+    def heal(self) -> None:
+        """As new."""
+        ...
+
+
+BrokerLink = Callable[[], AbstractContextManager[tuple[Link, str]]]
+"""Opens the link to Kafka's brokers, where the run has been given one: the link, and the URL through it."""
+
+
+class Cancelled(Exception):
+    """The run is being ended; the cell is left as it is."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """One cell at work. ``names`` has the consumers' full names by the ways' ids."""
+
+    key: CellKey
+    plan: Planned
+    strokes: Sequence[Stroke]
+    seed: int
+    crew: Crew
+    database: DatabaseGround
+    broker: BrokerGround
+    log: Path
+    cancelled: threading.Event
+    broker_link: BrokerLink | None = None
+    recorder: Recorder = field(default_factory=Recorder)
+    processes: list[Process] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    struck: set[EventId] = field(default_factory=set)
+
+    def check(self) -> None:
+        """Raise Cancelled when the run is being ended."""
+        if self.cancelled.is_set():
+            raise Cancelled
+
+    # Processes ----------------------------------------------------------------------------------------------------
+
+    def application(
+        self,
+        strategy: str,
+        *,
+        waits_at: Collection[str] = (),
+        shop_url: str | None = None,
+        broker_url: str | None = None,
+    ) -> Process:
+        """An application that waits for alarms to be handed to it."""
+        task = {
+            "strategy": strategy,
+            "shop_url": shop_url or self.database.shop_url,
+            "broker_url": broker_url or self.broker.url,
+            "destination": list(self.broker.destination),
+            "transactional_id": self.transactional_id,
+        }
+        return self._start("application", task, {"application.ready", *waits_at})
+
+    def relay(self, ownership: str, *, waits_at: Collection[str] = (), broker_url: str | None = None) -> Process:
+        """The product's relay."""
+        task = {
+            "shop_url": self.database.shop_url,
+            "broker_url": broker_url or self.broker.url,
+            "ownership": ownership,
+            "lease": LEASE,
+            "broker_deadline": BROKER_DEADLINE,
+            "batch": 500,
+        }
+        return self._start("relay", task, waits_at)
+
+    def consumer(
+        self,
+        way: str,
+        *,
+        workers: int = 1,
+        limit: int = 50,
+        waits_at: Collection[str] = (),
+        broker_url: str | None = None,
+    ) -> Process:
+        """A consumer of this way; all of one way are one group."""
+        name = self.name_of(way)
+        task = {
+            "way": way,
+            "consumer": name,
+            "consumers_url": self.database.consumers_url,
+            "broker_url": broker_url or self.broker.url,
+            "source": self.broker.source(name),
+            "options": self._source_options(),
+            "workers": workers,
+            "limit": limit,
+        }
+        return self._start("consumer", task, waits_at)
+
+    def _start(self, role: str, task: Mapping[str, Any], waits_at: Collection[str]) -> Process:
+        self.check()
+        process = self.crew.start(role, task, waits_at=waits_at, log=self.log)
+        self.processes.append(process)
+        self.recorder.follow(process)
+        return process
+
+    def _source_options(self) -> Mapping[str, Any]:
+        """So that who comes after a dead consumer need not wait long: for a lease, or not at all as the same member."""
+        options = dict(self.broker.source_options())
+        match self.broker.name:
+            case "embedded":
+                return {**options, "lease": CONSUMER_LEASE}
+            case "kafka":
+                return {**options, "config": {**options.get("config", {}), "group.instance.id": "lab-1"}}
+            case _:
+                return options
+
+    def name_of(self, way: str) -> str:
+        """The consumer's name on the servers, which is this cell's alone."""
+        return self.names.setdefault(way, f"{self.broker.destination.name}.{way}")
+
+    @property
+    def transactional_id(self) -> str:
+        """The application's, for Kafka: a restarted process has the same."""
+        return f"{self.broker.destination.name}.application"
+
+    def next(self, process: Process, timeout: float = DEADLINE) -> Reached | None:
+        """Its next report, None when it has ended. LabError when neither comes."""
+        end = time.monotonic() + timeout
+        while True:
+            self.check()
+            found = process.next(min(0.5, max(0.0, end - time.monotonic())))
+            if found is not None or process.is_over:
+                return found
+            if time.monotonic() > end:
+                last = process.reached[-1].point if process.reached else "its start"
+                raise LabError(f"The {process.role} process {process.pid} said nothing for {timeout:g} s after {last}.")
+
+    def end_all(self) -> None:
+        """SIGKILL to whatever still runs."""
+        for process in self.processes:
+            if process.exit is None:
+                process.kill()
+
+    # Servers ------------------------------------------------------------------------------------------------------
+
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = REST, pause: float = 0.03) -> None:
+        """Wait for ``condition``; LabError names ``what`` was waited for."""
+        end = time.monotonic() + seconds
+        while not condition():
+            self.check()
+            if time.monotonic() > end:
+                raise LabError(f"{self.key}: {what} did not come within {seconds:g} s.")
+            time.sleep(pause)
+
+    def quiet_within(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for ``condition`` at most so long; returns whether it came."""
+        end = time.monotonic() + seconds
+        while not condition():
+            self.check()
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.03)
+        return True
+
+    @contextmanager
+    def link_to(self, server: Literal["database", "broker"]) -> Iterator[tuple[Link, str] | None]:
+        """A link that can be struck, and the URL through it; None where nothing can stand in between."""
+        if server == "broker" and self.broker_link is not None:
+            with self.broker_link() as found:
+                yield found
+            return
+        ground = self.database if server == "database" else self.broker
+        if ground.address is None:
+            yield None
+            return
+        with fault_proxy(ground.address.host, ground.address.port) as proxy:
+            if server == "database":
+                yield proxy, self.database.through(self.database.shop_url, proxy.port)
+            else:
+                url = self.broker.through(proxy.port)
+                yield None if isinstance(url, NotVisible) else (proxy, url)
+
+
+class Reading:
+    """The lab's own eyes in the databases of a cell: what waits in the outbox, which effects there are."""
+
+    def __init__(self, database: DatabaseGround) -> None:
+        self._shop: Engine = relay_engine(database.shop_url, pool_size=1)
+        self._consumers: Engine = relay_engine(database.consumers_url, pool_size=1)
+
+    def __enter__(self) -> Reading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._shop.dispose()
+        self._consumers.dispose()
+
+    def waiting(self) -> int:
+        """Deliveries of the outbox that are neither sent nor given up."""
+        with self._shop.connect().execution_options(**{BEGIN_OPTION: "DEFERRED"}) as connection:
+            counts = overview(connection).counts
+        return sum(count for state, count in counts.items() if state not in ("SENT", "DEAD"))
+
+    def effects(self, consumer: str, event_ids: Collection[str]) -> int:
+        """How many of these events the consumer has applied at least once."""
+        of_them = lab_notification.c.event_id.in_(list(event_ids))
+        query = select(func.count(lab_notification.c.event_id.distinct())).where(
+            lab_notification.c.consumer == consumer, of_them
+        )
+        with self._consumers.connect().execution_options(**{BEGIN_OPTION: "DEFERRED"}) as connection:
+            return connection.scalar(query) or 0

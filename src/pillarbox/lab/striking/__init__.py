@@ -1,0 +1,1 @@
+"""How the faults are brought about: to applications, to relays, to consumers."""
