@@ -1,0 +1,140 @@
+"""The lab's own sentences (of plans, reasons and timelines) in Chinese, by the English one."""
+
+# ruff: noqa: RUF001 - full-width punctuation is what Chinese is written with
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+_PLANS: Final = {
+    # shared
+    "SQLite is a file that the process itself writes: there is no answer that could be lost on the way.": (
+        "SQLite 是进程自己直接写入的文件，没有会在途中丢失的答复。"
+    ),
+    "A window of the consuming side; how the event was sent plays no part in it.": (
+        "这是消费侧的窗口，与事件如何发送无关。"
+    ),
+    "A window of the sending side; how the event is consumed plays no part in it.": (
+        "这是发送侧的窗口，与事件如何消费无关。"
+    ),
+    "There is no relay: whoever commits also sends.": "没有中继：谁提交，谁发送。",
+    "Nobody holds a lease while sending.": "发送时没有谁持有租约。",
+    "The broker has no transaction of its own here that could fail to commit.": (
+        "这里消息代理没有自己的事务，也就谈不上提交失败。"
+    ),
+    "Nothing is sent before COMMIT has returned, so nothing can be confirmed before it.": (
+        "COMMIT 返回之前什么都没有发送，自然不会先被确认。"
+    ),
+    # S1
+    "The broker has the message and cannot take it back; the row is rolled back.": (
+        "消息已在代理手里，收不回来；数据行却被回滚了。"
+    ),
+    "It sends before COMMIT: when the database has committed, the message is out.": (
+        "它在 COMMIT 之前发送：等到数据库提交时，消息早已发出。"
+    ),
+    "The client reports an error, so the transaction rolls back; the message is in the broker.": (
+        "客户端报错，事务因此回滚；而消息其实已经进了代理。"
+    ),
+    "The transaction ends with the process, the message does not.": "事务随进程一同消失，消息却不会。",
+    "Both have it. Only the program believes that it failed, and its caller will try again.": (
+        "两边都有了。只有程序以为自己失败了，于是调用方会再试一次。"
+    ),
+    # S2
+    "The row stands, and that it was to be told was only in the dead process's memory.": (
+        "数据行还在，而“要通知别人”这件事只存在于已死进程的内存里。"
+    ),
+    "Both have it, and the program does not know. If it sent again, it would be told twice.": (
+        "两边都有了，程序却不知道。它若再发一次，别人就会听到两遍。"
+    ),
+    "An open transaction ends with its process, and nothing was sent.": "未提交的事务随进程结束，也什么都没有发送。",
+    "The commit raises an error although it stands, so the line that sends is never reached.": (
+        "提交其实已经生效却抛出了错误，负责发送的那一行代码永远执行不到。"
+    ),
+    # S3
+    "Retries are in the memory of a process, and it is dead.": "重试记在进程的内存里，而进程已经死了。",
+    "It takes the lost answer for a failure and sends again; the broker cannot know that it is the same.": (
+        "它把丢失的答复当成失败，于是再发一次；代理无从知道这是同一个事件。"
+    ),
+    "An open transaction ends with its process, and the hook was never called.": (
+        "未提交的事务随进程结束，钩子从未被调用。"
+    ),
+    "The commit raises an error although it stands, so the hook after it is not called.": (
+        "提交其实已经生效却抛出了错误，它后面的钩子因此没有被调用。"
+    ),
+    # S4
+    "Kafka's transaction is aborted with the database's; readers of committed records see nothing.": (
+        "Kafka 事务随数据库事务一起中止；只读已提交消息的读者什么也看不到。"
+    ),
+    "The row stands. Kafka's transaction was never committed, and is aborted when its time is up.": (
+        "数据行还在；Kafka 事务从未提交，到时限就被中止。"
+    ),
+    "Both have it: Kafka's commit stands, and only its answer is lost.": (
+        "两边都有了：Kafka 的提交已经生效，丢的只是答复。"
+    ),
+    "Neither was committed, and both end with the process.": "两边都没有提交，都随进程结束。",
+    "The database's commit raises an error although it stands, so Kafka's transaction is aborted.": (
+        "数据库提交其实已经生效却抛出了错误，Kafka 事务因此被中止。"
+    ),
+    "The database's commit cannot be taken back when Kafka's fails behind it.": (
+        "Kafka 随后提交失败时，数据库的提交已经无法撤回。"
+    ),
+    # S5
+    "The event is a row of the same transaction; a relay sees it only once it is committed.": (
+        "事件是同一个事务里的一行，提交之后中继才看得见。"
+    ),
+    "What is to be told was committed with the alarm; the relay needs nothing of the dead process.": (
+        "要通知的内容已随告警一起提交，中继不需要死去的进程再做任何事。"
+    ),
+    "The relay cannot know and sends again: twice on the wire, once in the inbox.": (
+        "中继无从得知，只好再发一次：线路上两次，收件箱里一次。"
+    ),
+    "What the dead relay knew is gone; the next one sends again: twice on the wire, once in the inbox.": (
+        "死去的中继所知道的都没了，下一个中继再发一次：线路上两次，收件箱里一次。"
+    ),
+    "Alarm and event end with the process, both.": "告警与事件一起随进程消失。",
+    "The commit stands, whoever knows of it, and the relay reads what stands.": (
+        "提交已经生效，不管有没有人知道；中继读到的正是已经生效的内容。"
+    ),
+    "Both relays send, since the first cannot know. Only the second one's settlement counts.": (
+        "两个中继都会发送，因为前一个无从得知；只有后一个的结算算数。"
+    ),
+}
+
+_TIMELINES: Final = {
+    "INSERT done, in an open transaction": "INSERT 已执行，事务尚未提交",
+    "the broker has confirmed, the transaction is open": "代理已确认，事务尚未提交",
+    "COMMIT has returned": "COMMIT 已返回",
+    "COMMIT has returned, nothing is sent": "COMMIT 已返回，什么都还没发送",
+    "the broker has confirmed": "代理已确认",
+    "INSERT done and hook registered, in an open transaction": "INSERT 已执行，钩子已登记，事务尚未提交",
+    "the hook after the commit begins, nothing is sent": "提交后的钩子开始执行，什么都还没发送",
+    "sending has failed, the hook tries again": "发送失败，钩子再试一次",
+    "INSERT done, sent within a Kafka transaction; both are open": (
+        "INSERT 已执行，消息已在 Kafka 事务中发送；两个事务都未提交"
+    ),
+    "the database's COMMIT has returned, Kafka's is next": "数据库的 COMMIT 已返回，接下来轮到 Kafka",
+    "Kafka's commit has returned, too": "Kafka 的提交也已返回",
+    "alarm and event written, in an open transaction": "告警与事件都已写入，事务尚未提交",
+    "COMMIT has returned: alarm and event stand": "COMMIT 已返回：告警与事件都已生效",
+    "the broker's answer is there": "代理的答复到了",
+    "the broker's answer to the commit is there": "代理对提交的答复到了",
+    "the request ends with an error": "请求以错误告终",
+    "the transaction with the event is about to commit": "带着事件的事务即将提交",
+    "the transaction with the event has committed": "带着事件的事务已经提交",
+    "the claim is committed, nothing is sent": "认领已提交，什么都还没发送",
+    "the log has stored what was sent": "日志已存下所发送的消息",
+    "the broker has answered, nothing is settled": "代理已答复，尚未结算",
+    "settled and committed": "已结算并提交",
+    "received": "收到",
+    "the effect is committed, nothing is acknowledged": "效果已提交，尚未应答",
+    "acknowledged": "已应答",
+    "looked whether it was done before, and it was not": "查过是否处理过：还没有",
+    "received and acknowledged at once, nothing is done": "一收到就应答，工作还没有做",
+    "the effect is committed": "效果已提交",
+    "mark and effect written, nothing is committed": "标记与效果已写入，尚未提交",
+    "mark and effect are committed, nothing is acknowledged": "标记与效果已提交，尚未应答",
+}
+
+SAID: Final[Mapping[str, str]] = MappingProxyType(_PLANS | _TIMELINES)
