@@ -110,8 +110,8 @@ OUTAGE = (
 )
 
 RUNS: tuple[Run, ...] = (
-    Run("drain-mysql-kafka", "drain --database mysql --broker kafka --events 100000", (ratio(0.8), *_work(2.05))),
-    Run("drain-postgres-kafka", "drain --database postgres --broker kafka --events 100000", (ratio(0.8), *_work(2.05))),
+    Run("drain-mysql-kafka", "drain --database mysql --broker kafka --events 200000", (ratio(0.8), *_work(2.05))),
+    Run("drain-postgres-kafka", "drain --database postgres --broker kafka --events 200000", (ratio(0.8), *_work(2.05))),
     Run("drain-postgres-rabbitmq", "drain --database postgres --broker rabbitmq --events 60000", (ratio(0.8),)),
     Run("drain-mysql-rabbitmq", "drain --database mysql --broker rabbitmq --events 60000"),
     Run("drain-mariadb-rabbitmq", "drain --database mariadb --broker rabbitmq --events 60000"),
