@@ -1,1 +1,1 @@
-"""The fault lab: windows in which a database and a broker disagree, every way of sending, and what the servers hold after."""
+"""The fault lab: where a database and a broker disagree, under every way of sending, and what the servers hold then."""

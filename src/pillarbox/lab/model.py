@@ -1,4 +1,4 @@
-"""What the lab speaks of: windows, strategies, cells, facts, verdicts, evidence. Values only; nothing here does anything.
+"""What the lab speaks of: windows, strategies, cells, facts, verdicts, evidence. Values only; nothing here acts.
 
 A *cell* is one window under one strategy of sending (or one way of consuming). It runs a number of events through real
 processes, with a fault at the window's boundary in each, and is judged by what the servers hold afterwards.
@@ -31,8 +31,8 @@ class Lane(StrEnum):
 class Window:
     """A place between two systems where a fault leaves them in disagreement.
 
-    ``id`` is short and stable (``W1``, ``B2``); ``name`` a few words in English; ``boundary`` says in one sentence which
-    two steps the fault is between. The report has both in its own languages, by ``id``.
+    ``id`` is short and stable (``W1``, ``B2``); ``name`` a few words in English; ``boundary`` says in one sentence
+    which two steps the fault is between. The report has both in its own languages, by ``id``.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class LoseAnswer:
-    """From ``point`` on the answers of ``server`` are lost on the way; what was sent reached it. Later the link is cut."""
+    """From ``point`` on the answers of ``server`` are lost on the way; what was sent reached it. The link is cut then."""
 
     point: str
     server: Literal["database", "broker"]
@@ -135,7 +135,7 @@ class NotVisible:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row as the database has it: its table, its columns as text, and its moment by the database's clock (or None)."""
+    """A row as the database has it: its table, its columns as text, its moment by the database's clock (or None)."""
 
     table: str
     columns: Mapping[str, str | None]
@@ -163,7 +163,7 @@ class Facts:
     event_id: EventId
     business: Row | None
     records: tuple[Record, ...] | NotVisible
-    outbox: Row | None | NotVisible = None
+    outbox: Row | NotVisible | None = None
     history: tuple[Row, ...] = ()
     marks: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     effects: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class Verdict:
 class Moment:
     """One thing that happened: when, by the lab's clock (seconds since 1970), in which lane, and what.
 
-    ``source`` is where the knowledge is from: ``lab`` (the lab did or saw it), ``database``, ``broker`` (their timestamps).
+    ``source`` is where the knowledge is from: ``lab`` did or saw it; ``database``, ``broker``: their timestamps.
     """
 
     at: float
@@ -227,9 +227,9 @@ class CellKey:
 class CellResult:
     """Everything about one cell. ``facts`` and ``verdicts`` are by event, in the order in which the events were placed.
 
-    ``settings`` is the evidence that belongs to the cell: acks, isolation level, fault point, …; values are text, numbers,
-    booleans, lists and :class:`NotVisible`. ``before`` and ``after`` are what the broker said of itself (replicas, in-sync
-    replicas, queue state) and of the consumers' committed positions. ``command`` runs this cell again.
+    ``settings`` is the evidence that belongs to the cell: acks, isolation level, fault point, …; values are text,
+    numbers, booleans, lists and :class:`NotVisible`. ``before`` and ``after`` are what the broker said of itself
+    (replicas, in-sync replicas, queue state) and of the consumers' committed positions. ``command`` runs it again.
     """
 
     key: CellKey

@@ -1,7 +1,7 @@
 """Where the parts of the lab meet. Each side of a seam is tested without the other.
 
-``grounds`` make and read what is in the servers; ``strategies`` and ``consumers`` are the programs under test; ``running``
-starts them as processes, strikes, and asks the grounds for facts; ``verdict`` judges; ``report`` shows.
+``grounds`` make and read what is in the servers; ``strategies`` and ``consumers`` are the programs under test;
+``running`` starts them as processes, strikes, and asks the grounds for facts; ``verdict`` judges; ``report`` shows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class DatabaseGround(Protocol):
     """One database server (or SQLite), and in it the two databases of one cell: the shop's and the consumers'.
 
     Tables: ``lab_alarm`` (event_id, device, raised_at by the database's clock) and the outbox at the shop;
-    ``lab_notification`` (id, consumer, event_id, made_at; nothing unique about it, so that doing it twice shows) and the
-    inbox with the consumers.
+    ``lab_notification`` (id, consumer, event_id, made_at; nothing unique about it, so that doing it twice shows) and
+    the inbox with the consumers.
     """
 
     @property
@@ -61,7 +61,7 @@ class DatabaseGround(Protocol):
         ...
 
     def settings(self) -> Mapping[str, Any]:
-        """Version, isolation level, autocommit, durability settings that matter; NotVisible where they cannot be read."""
+        """Version, isolation level, autocommit, durability; NotVisible where something cannot be read."""
         ...
 
     def clock_offset(self) -> float:

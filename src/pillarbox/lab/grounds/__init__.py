@@ -7,36 +7,139 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from typing import Any, Final, NamedTuple
 
-from ...errors import BadUrl
-from ..ports import BrokerGround, DatabaseGround
-from .claims import claim
-from .embedded import embedded_ground
-from .sqlite import sqlite_ground
+from ...errors import BadUrl, LabError
+from ..ports import PREFIX, BrokerGround, DatabaseGround
+from .claims import Claim, claim
+from .folders import remove_left_folders
 
-__all__ = ["broker_ground", "database_ground"]
+__all__ = ["broker_ground", "database_ground", "refuse_foreign", "remove_leftovers"]
+
+
+class _Broker(NamedTuple):
+    """A kind of broker: its module, loaded when a URL of its scheme is used, and the names of what it offers."""
+
+    module: str
+    ground: str
+    foreign: str
+    remove: str
+
+
+_KAFKA: Final = _Broker("kafka", "kafka_ground", "foreign_topics", "remove_left_topics")
+_RABBITMQ: Final = _Broker("rabbitmq", "rabbitmq_ground", "foreign_queues", "remove_left_queues")
+BROKERS: Final = {"kafka": _KAFKA, "amqp": _RABBITMQ, "amqps": _RABBITMQ}
+"""Brokers on servers, by the URL's scheme."""
+
+_PASSING_SECONDS: Final = 3.0
 
 
 @contextmanager
 def database_ground(url: str | None, cell: str) -> Iterator[DatabaseGround]:
     """Two databases for one cell, on the server at ``url``; None: SQLite files in a temporary folder.
 
-    They are gone when the block ends, also after an error.
+    They are gone when the block ends, also after an error. Raises BadUrl (PB-002), DatabaseUnavailable (PB-004),
+    AccessRefused (PB-008) where the user may not create databases, or LabError (PB-100).
     """
     if url is None:
-        with claim("folder", cell) as claimed, sqlite_ground(claimed) as ground:
-            yield ground
+        from .sqlite import sqlite_ground
+
+        with claim("folder", cell) as claimed, sqlite_ground(claimed) as files:
+            yield files
         return
-    raise BadUrl(f"The lab does not know the database {url!r}.")
+    from .servers import ground_on_server
+
+    with ground_on_server(url, cell) as ground:
+        yield ground
 
 
 @contextmanager
 def broker_ground(url: str | None, cell: str) -> Iterator[BrokerGround]:
-    """A destination for one cell, on the broker at ``url``; None: the embedded log in a temporary folder."""
+    """A destination for one cell, on the broker at ``url``; None: the embedded log in a temporary folder.
+
+    It is gone when the block ends, also after an error. Raises BadUrl (PB-002), BrokerUnavailable (PB-005) or LabError
+    (PB-100).
+    """
     if url is None:
-        with claim("folder", cell) as claimed, embedded_ground(claimed) as ground:
-            yield ground
+        from .embedded import embedded_ground
+
+        with claim("folder", cell) as claimed, embedded_ground(claimed) as file:
+            yield file
         return
-    raise BadUrl(f"The lab does not know the broker {url!r}.")
+    kind = _kind_of(url)
+    make: Callable[[str, Claim], AbstractContextManager[BrokerGround]] = _of(kind, kind.ground)
+    with claim(kind.module, cell) as claimed, make(url, claimed) as ground:
+        yield ground
+
+
+def refuse_foreign(database_url: str | None, broker_url: str | None, *, prefix: str = PREFIX) -> None:
+    """Raise LabError (PB-100) where names that begin with ``prefix`` exist and no run of the lab has made them.
+
+    Runs of the lab that go on at the same time, also from other machines, and what killed ones have left are no reason.
+    """
+    for server, names in (
+        ("database", _foreign_databases(database_url, prefix)),
+        ("broker", _foreign_names(broker_url, prefix)),
+    ):
+        if names:
+            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            raise LabError(
+                f"The {server} has names that begin with {prefix} and are not the lab's: {shown}.",
+                fix=f"Rename or remove them, or give the lab another {server}.",
+            )
+
+
+def remove_leftovers(database_url: str | None, broker_url: str | None) -> list[str]:
+    """Remove what killed runs of the lab on this machine have left on these servers, and in temporary folders.
+
+    Returns the names. A run that lives is left alone, and so is what runs on other machines have left.
+    """
+    removed = remove_left_folders()
+    if database_url is not None:
+        from .servers import remove_left_databases
+
+        removed += remove_left_databases(database_url)
+    if broker_url is not None:
+        kind = _kind_of(broker_url)
+        removed += _of(kind, kind.remove)(broker_url)
+    return removed
+
+
+def _foreign_databases(url: str | None, prefix: str) -> list[str]:
+    if url is None:
+        return []
+    from .servers import foreign_databases
+
+    return _in_the_end(lambda: foreign_databases(url, prefix))
+
+
+def _foreign_names(url: str | None, prefix: str) -> list[str]:
+    if url is None:
+        return []
+    kind = _kind_of(url)
+    return _in_the_end(lambda: _of(kind, kind.foreign)(url, prefix))
+
+
+def _in_the_end(look: Callable[[], list[str]]) -> list[str]:
+    """What is seen twice: another run of the lab may be about to mark a name, or to remove it."""
+    until = time.monotonic() + _PASSING_SECONDS
+    while (names := look()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return names
+
+
+def _kind_of(url: str) -> _Broker:
+    scheme = url.partition(":")[0].lower()
+    if scheme == "embedded":
+        raise BadUrl("The lab makes its own embedded log.", fix="Leave --broker out, or name a server.")
+    if scheme not in BROKERS:
+        raise BadUrl(f"The lab knows kafka:// and amqp:// brokers, got {scheme!r}.")
+    return BROKERS[scheme]
+
+
+def _of(kind: _Broker, what: str) -> Any:
+    return getattr(import_module(f".{kind.module}", __package__), what)

@@ -20,7 +20,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,23 +56,20 @@ def journals() -> Path:
 
 @contextmanager
 def claim(kind: str, cell: str) -> Iterator[Claim]:
-    """Take a new name. Its journal stays when the block raises or the process is killed: something may be left then.
+    """Take a new name. Whoever has removed what was made of it says :func:`forget`; a block that ends well does, too.
 
-    Where no journal can be written the lab runs all the same, and says what that means.
+    Otherwise the journal stays, as after a kill. Where none can be written the lab runs all the same, and says what
+    that means.
     """
     name = PREFIX + secrets.token_hex(6)
     taken = Claim(kind, name, cell, Path(tempfile.gettempdir()) / name)
     file = _write(taken)
     try:
         yield taken
-    except BaseException:
+        forget(name)
+    finally:
         if file is not None:
             os.close(file)
-        raise
-    if file is not None:
-        with suppress(FileNotFoundError):  # somebody emptied the folder
-            _path(taken.name).unlink()
-        os.close(file)
 
 
 @contextmanager
@@ -88,20 +85,27 @@ def abandoned(kind: str) -> Iterator[tuple[Claim, ...]]:
             file = _lock_if_free(path)
             if file is None:
                 continue
-            held.append(file)
             claimed = _read(path)
             if claimed is not None and claimed.kind == kind:
                 found.append(claimed)
+                held.append(file)
+            else:
+                os.close(file)
         yield tuple(found)
     finally:
         for file in held:
             os.close(file)
 
 
+def claimed_here() -> frozenset[str]:
+    """The names that runs on this machine have taken, those of killed runs among them."""
+    return frozenset(path.stem for path in journals().glob(f"{PREFIX}*.json"))
+
+
 def forget(name: str) -> None:
     """Delete the journal of a name: nothing of it is left."""
-    with suppress(FileNotFoundError):
-        _path(name).unlink()
+    if _path(name).exists():  # there may be none, and then perhaps no way to write
+        _path(name).unlink(missing_ok=True)
 
 
 def base_of(name: str) -> str | None:

@@ -9,20 +9,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, exc, make_url
+from sqlalchemy import Connection, Engine, exc, make_url
 from sqlalchemy.engine import URL
 
-from ...errors import PillarboxError
 from ...store.drivers import is_autocommit
-from ...store.engines import relay_engine, sqlite_engine
+from ...store.engines import BEGIN_OPTION, relay_engine
 from ...store.failures import Fault, connect_error, fault_of
 from ...store.install import install
+from ..engines import plain_engine
 from ..model import EventId, Facts, NotVisible, Record
 from ..ports import Address
-from .claims import Claim
+from .claims import Claim, forget
 from .clocks import offset
 from .facts import read_facts
 from .tables import consumer_tables, shop_tables, tables_for
@@ -32,6 +33,7 @@ T = TypeVar("T")
 PATIENCE: Final = 20.0
 """Seconds for a database that was just killed, restarted or is busy to answer a question of the lab."""
 
+PARTS: Final = ("shop", "consumers")
 _DISTRIBUTIONS: Final = {"pymysql": "PyMySQL", "mysqldb": "mysqlclient", "psycopg": "psycopg", "psycopg2": "psycopg2"}
 
 
@@ -53,10 +55,6 @@ class Kind(Protocol):
 
     def found(self, connection: Connection, prefix: str) -> Mapping[str, bool]:
         """The databases whose names begin so, and whether each has the lab's mark."""
-        ...
-
-    def is_empty(self, connection: Connection, name: str) -> bool:
-        """Whether it has no table, as between its creation and its mark."""
         ...
 
     def settings(self, connection: Connection) -> Mapping[str, Any]:
@@ -97,7 +95,7 @@ class Ground:
 
     def settings(self) -> Mapping[str, Any]:
         """The server, the driver, and what an application's session gets that asks for nothing special."""
-        engine = session_engine(self.shop_url)
+        engine = plain_engine(self.shop_url)
         try:
             with engine.connect() as connection, connection.begin():
                 return {
@@ -129,12 +127,16 @@ class Ground:
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                with self._shop.connect() as shop, self._consumers.connect() as consumers:
+                with _reading(self._shop) as shop, _reading(self._consumers) as consumers:
                     return work(shop, consumers)
             except exc.DBAPIError as error:
                 if fault_of(error) not in (Fault.LOST, Fault.BUSY) or time.monotonic() > until:
                     raise connect_error(error, self.shop_url) from error
                 time.sleep(0.2)  # a server that comes up again
+
+
+def _reading(engine: Engine) -> Connection:
+    return engine.connect().execution_options(**{BEGIN_OPTION: "DEFERRED"})  # SQLite: without the write lock
 
 
 @contextmanager
@@ -157,17 +159,18 @@ def ground_in(kind: Kind, shop_url: str, consumers_url: str) -> Iterator[Ground]
 @contextmanager
 def server_ground(kind: Kind, url: URL, claimed: Claim) -> Iterator[Ground]:
     """The ground on a server: the databases ``…_shop`` and ``…_consumers``, removed at the end, also after an error."""
-    with (
-        administration(url) as run,
-        _own(kind, run, f"{claimed.name}_shop"),
-        _own(kind, run, f"{claimed.name}_consumers"),
-    ):
-        shop, consumers = (
-            url.set(database=f"{claimed.name}_{part}").render_as_string(hide_password=False)
-            for part in ("shop", "consumers")
-        )
-        with ground_in(kind, shop, consumers) as ground:
-            yield ground
+    names = [f"{claimed.name}_{part}" for part in PARTS]
+    with administration(url) as run:
+        try:
+            for name in names:
+                run(partial(kind.create, name=name))
+            shop, consumers = (url.set(database=name).render_as_string(hide_password=False) for name in names)
+            with ground_in(kind, shop, consumers) as ground:
+                yield ground
+        finally:
+            for name in names:
+                run(partial(kind.drop, name=name))
+            forget(claimed.name)
 
 
 Run = Callable[[Callable[[Connection], T]], T]
@@ -198,25 +201,6 @@ def administration(url: URL) -> Iterator[Run[Any]]:
         engine.dispose()
 
 
-@contextmanager
-def _own(kind: Kind, run: Run[None], name: str) -> Iterator[None]:
-    try:
-        run(lambda connection: kind.create(connection, name))
-        yield
-    finally:
-        run(lambda connection: kind.drop(connection, name))
-
-
-def session_engine(url: str) -> Engine:
-    """An engine as an application would make it: the server's own isolation level and settings."""
-    if url.startswith("sqlite"):
-        return sqlite_engine(url)
-    try:
-        return create_engine(url, pool_pre_ping=True)
-    except (exc.ArgumentError, ImportError) as error:
-        raise connect_error(error, url) from error
-
-
 def driver_of(engine: Engine) -> str:
     """The driver and its version, as ``psycopg 3.3.9``."""
     name = engine.dialect.driver
@@ -226,11 +210,3 @@ def driver_of(engine: Engine) -> str:
         return f"{name} {version(_DISTRIBUTIONS.get(name, name))}"
     except PackageNotFoundError:
         return name
-
-
-def visible(read: Callable[[], Any]) -> Any:
-    """What ``read`` returns, or NotVisible with the server's reason."""
-    try:
-        return read()
-    except (exc.DBAPIError, PillarboxError) as error:
-        return NotVisible(" ".join(str(getattr(error, "orig", None) or error).split()))

@@ -14,7 +14,7 @@ from ...event.destination import Destination, Topic
 from ..model import EventId, NotVisible, Record
 from ..ports import Address
 from .claims import Claim
-from .sqlite import own_folder
+from .folders import own_folder
 
 PARTITIONS: Final = 4
 _LEASE: Final = 3.0  # seconds until a killed consumer's partitions go on elsewhere

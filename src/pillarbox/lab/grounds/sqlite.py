@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,9 +9,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from ...errors import LabError
 from .claims import Claim
 from .database import Ground, ground_in
+from .folders import own_folder
 
 _SYNCHRONOUS: Final = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 
@@ -34,10 +33,6 @@ class Sqlite:
         """No server, no names."""
         return {}
 
-    def is_empty(self, connection: Connection, name: str) -> bool:
-        """Never asked."""
-        return False
-
     def settings(self, connection: Connection) -> Mapping[str, Any]:
         """The library's version, journal mode and when it waits for the disk, as Pillarbox's engine sets them."""
         return {
@@ -54,19 +49,3 @@ def sqlite_ground(claimed: Claim) -> Iterator[Ground]:
         shop, consumers = (f"sqlite:///{(claimed.folder / f'{part}.db').as_posix()}" for part in ("shop", "consumers"))
         with ground_in(Sqlite(), shop, consumers) as ground:
             yield ground
-
-
-@contextmanager
-def own_folder(claimed: Claim) -> Iterator[None]:
-    """The claim's folder; only this user may look into it."""
-    try:
-        claimed.folder.mkdir(mode=0o700)
-    except OSError as error:
-        raise LabError(
-            f"The lab cannot make the temporary folder {claimed.folder}: {error.strerror}.",
-            fix="Point TMPDIR at a folder that it may write.",
-        ) from error
-    try:
-        yield
-    finally:
-        shutil.rmtree(claimed.folder, ignore_errors=True)

@@ -1,0 +1,277 @@
+"""RabbitMQ as the ground: an exchange, a quorum queue per consumer, and one that nobody consumes, to be read again.
+
+The mark is an argument of each exchange and queue. Listing names takes the management API; without it, foreign names
+cannot be seen (and cannot be met: the lab's own are new), and the queues of a killed run end by themselves after a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError, ChannelClosedByBroker, StreamLostError
+
+from ...errors import BrokerUnavailable
+from ...event.destination import Destination, Exchange
+from ...publish.broker_url import PARTS
+from ...publish.rabbitmq.refusals import reason_of
+from ...publish.rabbitmq.url import RabbitUrl, parse_rabbitmq_url
+from ..model import EventId, NotVisible, Record
+from ..ports import Address
+from .claims import MARK, Claim, abandoned, base_of, claimed_here, forget
+from .rabbitmq_management import Management, NoManagement
+
+CLAIMED: Final = "rabbitmq"
+ROUTING_KEY: Final = "lab.alarm"
+_ARGUMENT: Final = "x-pillarbox-lab"
+_UNUSED_MS: Final = 86_400_000  # queues of a killed run are deleted by the broker after a day without use
+_NOT_FOUND: Final = 404
+_READ_BEFORE: Final = "x-delivery-count"  # how often the lab itself has looked
+_QUEUE: Final = {
+    "x-queue-type": "quorum",
+    "x-expires": _UNUSED_MS,
+    _ARGUMENT: MARK,
+    # Reading and giving back counts as a failed delivery, after 20 of which RabbitMQ 4 drops a message.
+    "x-delivery-limit": 1_000_000,
+}
+
+
+@dataclass(slots=True)
+class RabbitGround:
+    """A :class:`~pillarbox.lab.ports.BrokerGround` on a virtual host."""
+
+    url: str
+    exchange: str
+    _parsed: RabbitUrl
+    name: str = "rabbitmq"
+    _queues: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def address(self) -> Address | None:
+        """The first node of the URL; None with TLS, whose certificate a proxy does not have."""
+        node = self._parsed.nodes[0]
+        return None if node.ssl_options else Address(node.host, node.port)
+
+    @property
+    def audit(self) -> str:
+        """The queue that gets everything and from which nothing is taken."""
+        return f"{self.exchange}.audit"
+
+    @property
+    def destination(self) -> Destination:
+        """The exchange of this cell."""
+        return Exchange(self.exchange, ROUTING_KEY)
+
+    def source(self, consumer: str) -> str:
+        """A quorum queue of this consumer's own, which gets all that is sent from now on."""
+        queue = consumer if consumer.startswith(f"{self.exchange}.") else f"{self.exchange}.{consumer}"
+        if queue not in self._queues:
+            with open_channel(self._parsed) as channel:
+                self._make(channel, queue)
+        return queue
+
+    def source_options(self) -> Mapping[str, Any]:
+        """A killed consumer's messages go back at once, when its connection ends."""
+        return {}
+
+    def through(self, port: int) -> str | NotVisible:
+        """The URL through a proxy on 127.0.0.1; not with TLS, where the certificate would not fit."""
+        if self.address is None:
+            return NotVisible("the connection is encrypted, and a proxy at another address has no certificate for it")
+        parts = PARTS.fullmatch(self.url)
+        assert parts is not None  # it was understood before
+        netloc, path, query = parts.group("netloc", "path", "query")
+        login, at, _ = (netloc or "").rpartition("@")
+        return f"amqp://{login}{at}127.0.0.1:{port}{path}" + (f"?{query}" if query else "")
+
+    def records(self) -> tuple[Record, ...]:
+        """Everything in the audit queue, in its order; it is given back, nothing is taken out."""
+        found: list[Record] = []
+        with open_channel(self._parsed) as channel:
+            while True:
+                method, properties, _ = channel.basic_get(self.audit, auto_ack=False)
+                if method is None or properties is None:
+                    return tuple(found)  # nothing was acknowledged: closing the channel gives all of it back
+                found.append(_record(f"{self.audit}#{len(found) + 1}", properties))
+
+    def state(self) -> Mapping[str, Any]:
+        """By queue: its type, what is ready, members and leader."""
+        with open_channel(self._parsed) as channel:
+            counts = {queue: _counts(channel, queue) for queue in self._queues}
+        return {
+            "exchange": self.exchange,
+            "queues": {queue: {**counts[queue], **self._members(queue)} for queue in self._queues},
+            "records": counts[self.audit]["ready"],
+        }
+
+    def committed(self, consumer: str) -> Mapping[str, Any]:
+        """The consumer's queue: messages that are ready, and those that were handed out and are not acknowledged."""
+        queue = self.source(consumer)
+        with open_channel(self._parsed) as channel:
+            counts = _counts(channel, queue)
+        return {"queue": queue, **counts, "unacknowledged": self._unacknowledged(queue, counts)}
+
+    def settings(self) -> Mapping[str, Any]:
+        """What the server says of itself when it greets, and how the lab's queues are made."""
+        with open_channel(self._parsed) as channel:
+            said = _properties_of(channel)
+        return {
+            "broker": self.name,
+            "server_version": said.get("version", NotVisible("the server did not say")),
+            "product": said.get("product", NotVisible("the server did not say")),
+            "platform": said.get("platform", NotVisible("the server did not say")),
+            "queue_type": "quorum",
+            "durable": True,
+        }
+
+    def clock_offset(self) -> float | NotVisible:
+        """AMQP has no question for it."""
+        return NotVisible("RabbitMQ does not tell its clients the time")
+
+    def _make(self, channel: BlockingChannel, queue: str) -> None:
+        channel.queue_declare(queue, durable=True, arguments=_QUEUE)
+        channel.queue_bind(queue, self.exchange, "#")
+        self._queues[queue] = None
+
+    def _members(self, queue: str) -> Mapping[str, Any]:
+        try:
+            told = Management(self._parsed).queue(queue) or {}
+        except NoManagement as error:
+            return dict.fromkeys(("leader", "members", "online"), NotVisible(str(error)))
+        why = NotVisible("the management API does not say")
+        return {name: told.get(name, why) for name in ("leader", "members", "online")}
+
+    def _unacknowledged(self, queue: str, counts: Mapping[str, Any]) -> int | NotVisible:
+        if counts["consumers"] == 0:
+            return 0  # what a consumer has not acknowledged goes back when it leaves
+        try:
+            told = Management(self._parsed).queue(queue) or {}
+        except NoManagement as error:
+            return NotVisible(str(error))
+        if told.get("messages_ready") != counts["ready"]:
+            return NotVisible("the management API's figures lag behind the queue")
+        return int(told["messages_unacknowledged"])
+
+
+@contextmanager
+def rabbitmq_ground(url: str, claimed: Claim) -> Iterator[RabbitGround]:
+    """An exchange and its audit queue; removed at the end with all queues that belong to it, also after an error."""
+    parsed = parse_rabbitmq_url(url, connect_timeout=5.0)
+    ground = RabbitGround(url, claimed.name, parsed)
+    try:
+        with open_channel(parsed) as channel:
+            channel.exchange_declare(claimed.name, "topic", durable=True, arguments={_ARGUMENT: MARK})
+            ground._make(channel, ground.audit)
+        yield ground
+    finally:
+        _remove(parsed, {claimed.name}, ground._queues)
+        forget(claimed.name)
+
+
+def foreign_queues(url: str, prefix: str) -> list[str]:
+    """Exchanges and queues whose names begin so and that no run of the lab has made; none where none can be listed."""
+    api = Management(parse_rabbitmq_url(url, connect_timeout=5.0))
+    try:
+        exchanges, queues = api.names("exchanges"), api.names("queues")
+    except NoManagement:
+        return []
+    marked = {name for name, arguments in exchanges.items() if arguments.get(_ARGUMENT) == MARK}
+    ours = {name for name in marked if base_of(name) == name} | claimed_here()
+    found = {name for name in (*exchanges, *queues) if name.startswith(prefix)}
+    return sorted(name for name in found if not _belongs(name, ours) and not _is_marked(name, queues))
+
+
+def remove_left_queues(url: str) -> list[str]:
+    """Remove the exchanges and queues that killed runs on this machine have left; returns their names."""
+    parsed = parse_rabbitmq_url(url, connect_timeout=5.0)
+    with abandoned(CLAIMED) as claims:
+        bases = {one.name for one in claims}
+        removed = _remove(parsed, bases, {f"{name}.audit": None for name in bases})
+        for one in claims:
+            if one.name in removed:
+                forget(one.name)
+    return removed
+
+
+def _is_marked(name: str, queues: Mapping[str, Mapping[str, Any]]) -> bool:
+    return queues.get(name, {}).get(_ARGUMENT) == MARK
+
+
+def _belongs(name: str, bases: Collection[str]) -> bool:
+    return any(name == base or name.startswith(f"{base}.") for base in bases)
+
+
+def _remove(parsed: RabbitUrl, bases: Collection[str], queues: Collection[str]) -> list[str]:
+    """Delete the queues that are known or listed, and then the exchanges; returns what was there."""
+    if not bases:
+        return []
+    names = set(queues)
+    with suppress(NoManagement):  # then the retry and dead-letter queues of consumers stay
+        names |= {name for name in Management(parsed).names("queues") if _belongs(name, bases)}
+    removed: list[str] = []
+    with open_channel(parsed) as channel:
+        there = [("queue", name) for name in sorted(names)] + [("exchange", name) for name in sorted(bases)]
+        for kind, name in there:
+            if not _exists(channel, kind, name):
+                channel = channel.connection.channel()  # the answer that there is none has closed it
+                continue
+            channel.queue_delete(name) if kind == "queue" else channel.exchange_delete(name)
+            removed.append(name)
+    return removed
+
+
+def _exists(channel: BlockingChannel, kind: str, name: str) -> bool:
+    try:
+        if kind == "queue":
+            channel.queue_declare(name, passive=True)
+        else:
+            channel.exchange_declare(name, passive=True)
+    except ChannelClosedByBroker as error:
+        if error.reply_code != _NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def open_channel(parsed: RabbitUrl) -> Iterator[BlockingChannel]:
+    """A channel on a connection of its own. Raises BrokerUnavailable (PB-005)."""
+    try:
+        connection = pika.BlockingConnection(list(parsed.nodes))
+    except (AMQPError, OSError) as error:
+        raise BrokerUnavailable(f"RabbitMQ at {parsed.shown} does not answer: {reason_of(error)}.") from error
+    try:
+        yield connection.channel()
+    except (AMQPError, OSError) as error:
+        raise BrokerUnavailable(f"RabbitMQ at {parsed.shown}: {reason_of(error)}.") from error
+    finally:
+        with suppress(AMQPError, StreamLostError):  # it is lost already
+            if connection.is_open:
+                connection.close()
+
+
+def _counts(channel: BlockingChannel, queue: str) -> dict[str, Any]:
+    answer = channel.queue_declare(queue, passive=True).method
+    return {"type": "quorum", "ready": int(answer.message_count), "consumers": int(answer.consumer_count)}
+
+
+def _record(place: str, properties: pika.BasicProperties) -> Record:
+    given = (properties.headers or {}).items()
+    headers = {str(name): str(value) for name, value in given if name != _READ_BEFORE}
+    stamp = (properties.headers or {}).get("timestamp_in_ms")  # where the broker is set up to put it in
+    event_id = properties.message_id or headers.get("id") or place
+    return Record(EventId(event_id), place, headers, None if stamp is None else int(stamp) / 1000)
+
+
+def _properties_of(channel: BlockingChannel) -> dict[str, str]:
+    """pika gives the server's greeting to the connection's implementation alone."""
+    said: Mapping[Any, Any] = getattr(channel.connection._impl, "server_properties", None) or {}
+    return {_text(name): _text(value) for name, value in said.items() if isinstance(value, (str, bytes))}
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
