@@ -7,9 +7,9 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,11 @@ class Streams:
             self._connection = self._loop.ask(connect(self._parsed, "tests", first=0, seconds=10), 20)
         return self._loop.ask(self._connection.ask(subject, question, 10), 20)
 
-    def make(self, subject: str | None = None, **config: Any) -> str:
-        """A stream of this name with this one subject, or with ``subjects``; returns the name."""
-        name = subject or unique("t")
-        # The suites send one event several times and want to see it several times.
-        wanted = {"name": name, "subjects": [name], "storage": "file", "num_replicas": 1, "duplicate_window": 0}
+    def make(self, *subjects: str, name: str | None = None, **config: Any) -> str:
+        """A new stream; returns its name. It has the one subject of that name, or these, ``{}`` standing for it."""
+        name = name or unique("t")
+        taken = [subject.format(name) for subject in subjects or ("{}",)]
+        wanted = {"name": name, "subjects": taken, "storage": "file", "num_replicas": 1}
         made = self.api(f"STREAM.CREATE.{name}", {**wanted, **config})
         assert "error" not in made, made
         self._made.append(name)
@@ -96,9 +96,10 @@ class Streams:
 
 @dataclass(frozen=True)
 class OwnNats(Nats):
-    """``extra``: further lines of the configuration."""
+    """``extra``: further lines of the configuration. ``ready``: whether it answers at a port."""
 
-    extra: str = field(default="")
+    extra: str = ""
+    ready: Callable[[int], bool] = answers
 
     @property
     def url(self) -> str:
@@ -123,7 +124,7 @@ class OwnNats(Nats):
         process = self.parts()[self.name]
         if process.pid() is None:
             process.spawn([program(Place.of_checkout()), "-c", self._configuration()])
-        process.wait(lambda: answers(self.port), seconds=20)
+        process.wait(lambda: self.ready(self.port), seconds=20)
 
     def _configuration(self) -> Path:
         path = super()._configuration()
@@ -132,11 +133,11 @@ class OwnNats(Nats):
 
 
 @contextmanager
-def own_nats(extra: str = "") -> Iterator[OwnNats]:
+def own_nats(extra: str = "", ready: Callable[[int], bool] = answers) -> Iterator[OwnNats]:
     """Started in a tenth of a second; its data goes with it."""
     with tempfile.TemporaryDirectory(prefix="pillarbox-nats-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        server = OwnNats(Place(folder, folder, folder, _free_ports()), extra=extra)
+        server = OwnNats(Place(folder, folder, folder, _free_ports()), extra=extra, ready=ready)
         try:
             server.start()
             yield server

@@ -17,12 +17,13 @@ from pillarbox.store.install import install
 from pillarbox.testing.conformance.consumer_world import BrokerUnderTest, ConsumerWorld, Thing, write_effect
 from tests.conformance.test_consumer_embedded import Embedded
 from tests.conformance.test_consumer_kafka import Kafka
+from tests.conformance.test_consumer_nats import Nats
 from tests.conformance.test_consumer_rabbitmq import Rabbit
 
 from .processes import COMMAND, Inline, environment
 
 
-@pytest.fixture(params=["embedded", "kafka", "rabbitmq"])
+@pytest.fixture(params=["embedded", "kafka", "rabbitmq", "nats"])
 def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerUnderTest]:
     if request.param == "embedded":
         embedded = Embedded(tmp_path / "events.log")
@@ -33,6 +34,10 @@ def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broke
         kafka = Kafka(*needed)
         yield kafka
         kafka.clean_up()
+    elif request.param == "nats":
+        nats = Nats(request.getfixturevalue("nats_url"))
+        yield nats
+        nats.streams.close()
     else:
         rabbit = Rabbit(request.getfixturevalue("rabbitmq_url"))
         yield rabbit

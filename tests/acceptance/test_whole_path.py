@@ -1,10 +1,12 @@
 """The three commands of the README on real servers: init, relay, consume; each a process of its own."""
 
 import textwrap
+from contextlib import closing
 
 import pika
 import pytest
 
+from tests.nats_server import Streams
 from tests.services_fixtures import MakeTopic
 
 from .events import Shop
@@ -54,6 +56,12 @@ def whole_path(cli: Cli, database: str, broker: str, topic: str, source: str) ->
 def test_mysql_to_kafka(cli: Cli, mysql_url: str, kafka_url: str, make_topic: MakeTopic) -> None:
     topic = make_topic()
     whole_path(cli, mysql_url, kafka_url, topic, topic)
+
+
+def test_postgresql_to_nats(cli: Cli, postgres_url: str, nats_url: str) -> None:
+    with closing(Streams(nats_url)) as streams:
+        subject = streams.make()
+        whole_path(cli, postgres_url, nats_url, subject, subject)
 
 
 def test_postgresql_to_rabbitmq(cli: Cli, postgres_url: str, rabbitmq_url: str, queue: str) -> None:

@@ -15,6 +15,7 @@ from pillarbox.ports import Confirmed
 from pillarbox.testing.conformance.publisher_world import PublisherUnderTest, PublisherWorld, message
 from tests.conformance.test_embedded_and_memory_publishers import Embedded
 from tests.conformance.test_kafka_publisher import Kafka
+from tests.conformance.test_nats_publisher import NatsBroker
 from tests.conformance.test_rabbitmq_publisher import RabbitMQ
 
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=60)
@@ -69,6 +70,11 @@ def test_through_kafka(kafka: Kafka) -> None:
 
 def test_through_rabbitmq(rabbitmq: RabbitMQ) -> None:
     check(rabbitmq)
+
+
+class TestNats(NatsBroker):
+    def test_through_nats(self, under_test: PublisherUnderTest) -> None:
+        check(under_test)
 
 
 def check(under_test: PublisherUnderTest) -> None:

@@ -19,6 +19,7 @@ from pillarbox.testing.conformance.consumer_world import WAIT, Thing, effect
 from tests.conformance.async_face import AsyncWorld
 from tests.conformance.shared_database import shared_database
 from tests.conformance.test_consumer_in_memory import InMemory
+from tests.conformance.test_consumer_nats import NatsBroker
 from tests.conformance.test_consumer_parallel import InMemoryBroker, KafkaBroker, RabbitBroker
 
 DRIVERS = {
@@ -62,6 +63,9 @@ class TestDeliveriesKafka(KafkaBroker, OnAsyncpg, DeliveryConformance): ...
 
 class TestDeliveriesRabbitMQ(RabbitBroker, OnAsyncpg, DeliveryConformance):
     test_each_consumer_name_applies_every_event = None  # type: ignore[assignment]  # a queue is shared
+
+
+class TestDeliveriesNats(NatsBroker, OnAsyncpg, DeliveryConformance): ...
 
 
 class TestBatches(InMemoryBroker, OnAsyncpg, BatchConformance): ...

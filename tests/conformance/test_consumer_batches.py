@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from pillarbox.testing.conformance.consumer_batches import BatchConformance, BatchTransactionConformance
 from tests.conformance.shared_database import shared_database
+from tests.conformance.test_consumer_nats import NatsBroker
 from tests.conformance.test_consumer_parallel import EmbeddedBroker, InMemoryBroker, KafkaBroker, RabbitBroker
 from tests.servers import DATABASES
 
@@ -30,6 +31,9 @@ class TestBatchesKafka(KafkaBroker, BatchConformance): ...
 
 
 class TestBatchesRabbitMQ(RabbitBroker, BatchConformance): ...
+
+
+class TestBatchesNats(NatsBroker, BatchConformance): ...
 
 
 class TestBatchesOnDatabases(InMemoryBroker, BatchTransactionConformance):

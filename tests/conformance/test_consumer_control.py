@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from pillarbox.testing.conformance.consumer_control import ControlConformance
 from tests.conformance.shared_database import shared_database
+from tests.conformance.test_consumer_nats import NatsBroker
 from tests.conformance.test_consumer_parallel import EmbeddedBroker, InMemoryBroker, KafkaBroker, RabbitBroker
 
 
@@ -26,3 +27,6 @@ class TestControlKafka(KafkaBroker, ControlConformance): ...
 
 
 class TestControlRabbitMQ(RabbitBroker, ControlConformance): ...
+
+
+class TestControlNats(NatsBroker, ControlConformance): ...

@@ -7,10 +7,11 @@ import pytest
 from sqlalchemy import Engine
 
 from pillarbox.consume.nats.names import DEAD_STREAM, dead_subject, durable_of
-from pillarbox.event.message import Message
+from pillarbox.event.message import KEY, Message
 from pillarbox.ports import Confirmed
 from pillarbox.publish.registry import open_publisher
 from pillarbox.testing.conformance.consumer import ConsumerCapabilities, DeadCopy, DeliveryConformance
+from pillarbox.testing.conformance.publisher_world import Arrived
 from tests.conformance.shared_database import shared_database
 from tests.nats_server import Streams
 
@@ -40,11 +41,16 @@ class Nats:
         while True:
             found = self.streams.messages(DEAD_STREAM, dead_subject(source, consumer))
             if len(found) >= at_least or time.monotonic() > until:
-                return [DeadCopy(one.key, one.headers, one.body) for one in found]
+                return [DeadCopy(one.key, _with_key(one), one.body) for one in found]
 
     def unacknowledged(self, source: str, consumer: str) -> int:
         info = self.streams.api(f"CONSUMER.INFO.{source}.{durable_of(consumer)}")
         return int(info["num_pending"] + info["num_ack_pending"])
+
+
+def _with_key(one: Arrived) -> dict[str, str]:
+    """NATS has no place for a key but the headers."""
+    return one.headers if one.key is None else {**one.headers, KEY: one.key}
 
 
 class NatsBroker:

@@ -12,6 +12,7 @@ from tests.conformance.shared_database import shared_database
 from tests.conformance.test_consumer_embedded import Embedded
 from tests.conformance.test_consumer_in_memory import InMemory
 from tests.conformance.test_consumer_kafka import Kafka
+from tests.conformance.test_consumer_nats import NatsBroker
 from tests.conformance.test_consumer_rabbitmq import Rabbit
 from tests.services_fixtures import MakeTopic
 
@@ -62,6 +63,9 @@ class TestParallelKafka(KafkaBroker, ParallelConformance): ...
 
 
 class TestParallelRabbitMQ(RabbitBroker, ParallelConformance): ...
+
+
+class TestParallelNats(NatsBroker, ParallelConformance): ...
 
 
 class TestParallelMySQL(InMemoryBroker, ParallelConformance):

@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from pillarbox.testing.conformance.consumer_policies import PolicyConformance
 from tests.conformance.shared_database import shared_database
+from tests.conformance.test_consumer_nats import NatsBroker
 from tests.conformance.test_consumer_parallel import EmbeddedBroker, InMemoryBroker, KafkaBroker, RabbitBroker
 
 
@@ -26,3 +27,6 @@ class TestPoliciesKafka(KafkaBroker, PolicyConformance): ...
 
 
 class TestPoliciesRabbitMQ(RabbitBroker, PolicyConformance): ...
+
+
+class TestPoliciesNats(NatsBroker, PolicyConformance): ...

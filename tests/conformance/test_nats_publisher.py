@@ -32,7 +32,7 @@ class Nats:
         return Topic(unique("missing"))
 
     def create(self, destination: Destination) -> None:
-        self.streams.make(destination.name)
+        self.streams.make(name=destination.name)
 
     def arrived(self, destination: Destination, at_least: int) -> list[Arrived]:
         deadline = time.monotonic() + 10

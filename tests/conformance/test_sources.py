@@ -1,4 +1,4 @@
-"""The contract of a source alone, without consumer and database: on memory, the embedded log, Kafka and RabbitMQ."""
+"""The contract of a source alone, without consumer and database: memory, the embedded log, Kafka, RabbitMQ and NATS."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +12,7 @@ from pillarbox.testing.conformance.consumer_retry import RetryConformance
 from tests.conformance.test_consumer_embedded import Embedded
 from tests.conformance.test_consumer_in_memory import InMemory
 from tests.conformance.test_consumer_kafka import Kafka
+from tests.conformance.test_consumer_nats import NatsBroker
 from tests.conformance.test_consumer_rabbitmq import Rabbit
 from tests.services_fixtures import MakeTopic
 
@@ -44,3 +45,6 @@ class TestRabbitMQ(PositionConformance, RetryConformance, DeadLetterConformance)
         under_test = Rabbit(rabbitmq_url)
         yield under_test
         under_test.connection.close()
+
+
+class TestNats(NatsBroker, PositionConformance, RetryConformance, DeadLetterConformance): ...

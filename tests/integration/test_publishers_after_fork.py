@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from pillarbox.event.destination import Destination, Exchange, Topic
 from pillarbox.ports import Confirmed, Publisher
 from pillarbox.publish.registry import open_publisher
 from pillarbox.testing.conformance.publisher_world import message
+from tests.nats_server import Streams
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
@@ -57,6 +59,11 @@ sys.exit(code)
 
 def test_a_rabbitmq_connection_is_not_used_across_a_fork(rabbitmq_url: str) -> None:
     check(open_publisher(rabbitmq_url, deadline=5), Exchange("amq.fanout", ""), confirmed=False)
+
+
+def test_a_nats_connection_is_not_used_across_a_fork(nats_url: str) -> None:
+    with closing(Streams(nats_url)) as streams:
+        check(open_publisher(nats_url, deadline=5), Topic(streams.make()))
 
 
 def check(publisher: Publisher, there: Destination, *, confirmed: bool = True) -> None:

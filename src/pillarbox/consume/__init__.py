@@ -1,4 +1,4 @@
-"""Consuming: each event's effect once per consumer, on Kafka, RabbitMQ and the embedded log."""
+"""Consuming: each event's effect once per consumer, on Kafka, RabbitMQ, NATS and the embedded log."""
 
 from .consumer import Consumer
 from .received import Received

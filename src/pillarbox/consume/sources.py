@@ -28,6 +28,10 @@ def _anything(destination: str, source: str) -> bool:
     return True
 
 
+def _same(destination: str, source: str) -> bool:
+    return destination == source
+
+
 def _by_subject(destination: str, source: str) -> bool:
     """A routing key adds tokens, which are not known here."""
     return takes(source, destination) or source.startswith(f"{destination}.")
@@ -73,7 +77,7 @@ def may_reach(broker: str | Broker, destination: str, sources: Sequence[str]) ->
     (True, False)
     """
     scheme = broker.split(":", 1)[0].lower() if isinstance(broker, str) else ""
-    reaches = REACHES.get(scheme, lambda destination, source: destination == source)
+    reaches = REACHES.get(scheme, _same)
     return any(reaches(destination, source) for source in sources)
 
 

@@ -117,8 +117,13 @@ def _broker(given: str | None, name: str, folder: Path) -> Iterator[Broker]:
     elif given.startswith(("amqp:", "amqps:")):
         with _rabbitmq(given, name) as made:
             yield made
+    elif given.startswith("nats:"):
+        from .nats import nats_place
+
+        with nats_place(given, name) as made:
+            yield made
     else:
-        raise BadUrl(f"The demo knows embedded, kafka:// and amqp:// brokers, got {given.split(':')[0]!r}.")
+        raise BadUrl(f"The demo knows embedded, kafka://, amqp:// and nats:// brokers, got {given.split(':')[0]!r}.")
 
 
 def _embedded(name: str, folder: Path) -> Broker:

@@ -25,14 +25,18 @@ class Destination(NamedTuple):
 
 
 def Topic(name: str) -> Destination:
-    """A Kafka topic, an embedded topic, or on RabbitMQ the exchange of that name with the event type as routing key."""
+    """A Kafka topic, an embedded topic, a NATS subject, or on RabbitMQ the exchange of that name with the event type as
+    routing key."""
     if not isinstance(name, str) or not name.strip():
         raise NoDestination(f"The topic is empty ({name!r}).")
     return Destination(check_name("topic", name))
 
 
 def Exchange(name: str, routing_key: str) -> Destination:
-    """A RabbitMQ exchange and routing key. The default exchange is ``""``: its routing key is a queue's name."""
+    """A RabbitMQ exchange and routing key; on NATS the subject ``name.routing_key``.
+
+    RabbitMQ's default exchange is ``""``: its routing key is a queue's name.
+    """
     if not isinstance(name, str) or not isinstance(routing_key, str):
         raise NoDestination(f"Exchange takes two strings, got {name!r} and {routing_key!r}.")
     if not name and not routing_key:

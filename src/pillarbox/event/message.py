@@ -22,7 +22,7 @@ AGGREGATE_TYPE: Final = "aggregateType"
 AGGREGATE_ID: Final = "aggregateId"
 OCCURRED_AT: Final = "occurredAt"
 CONTENT_TYPE: Final = "contentType"
-KEY: Final = "key"  # only where the broker has no place for a key of its own (RabbitMQ)
+KEY: Final = "key"  # only where the broker has no place for a key of its own (RabbitMQ, NATS)
 
 RESERVED_HEADERS: Final = frozenset({ID, TYPE, VERSION, AGGREGATE_TYPE, AGGREGATE_ID, OCCURRED_AT, CONTENT_TYPE, KEY})
 

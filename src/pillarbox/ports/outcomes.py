@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class Confirmed(NamedTuple):
-    """The broker has it at the strongest level asked for. RabbitMQ has no partition and offset."""
+    """The broker has it at the strongest level asked for. RabbitMQ has no partition and offset, a NATS stream no
+    partition."""
 
     partition: int | None = None
     offset: int | None = None

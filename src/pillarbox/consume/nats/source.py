@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from ...errors import BadConsumer, BrokerUnavailable
 from ...ports import Incoming
 from ...publish.nats.loop import LoopThread
-from ...publish.subjects import flaw
 from ...publish.nats.url import NatsUrl, parse_nats_url
+from ...publish.subjects import flaw
 from ..dead import dead_headers
 from ..retries import retry_headers
 from .holding import Delivery, Holding

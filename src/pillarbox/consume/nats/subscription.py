@@ -18,8 +18,8 @@ from ...event.message import KEY
 from ...ports import Incoming
 from ...publish.nats.connection import FAILURES, Connection, connect, reason_of
 from ...publish.nats.headers import read
-from ...publish.subjects import takes
 from ...publish.nats.url import NatsUrl
+from ...publish.subjects import takes
 from ..plan import OUTAGE_RETRY
 from ..retries import read_retry_headers, without_retry_headers
 from .durables import Durable, Server

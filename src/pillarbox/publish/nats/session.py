@@ -14,10 +14,10 @@ from nats.aio.msg import Msg
 from ...errors import PillarboxError
 from ...event.message import KEY, to_headers
 from ...ports import Confirmed, Outcome, Rejected, Unavailable, Unknown
+from ..subjects import subject_of, why_not
 from .connection import FAILURES, Connection, connect, reason_of
 from .headers import size_of, written
 from .line import Flight, Line, Place
-from ..subjects import subject_of, why_not
 from .url import NatsUrl
 from .verdicts import forbidden, no_leader, no_stream, too_large, verdict
 
