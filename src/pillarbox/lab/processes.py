@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -22,6 +23,9 @@ from .model import EventId, Exit
 
 DEADLINE: Final = 30.0
 """Seconds for a process to start, to reach its next point, or to end."""
+
+_LAST_WORDS: Final = 0.5
+"""Seconds in which a process that was gone before its call was answered may still be heard."""
 
 _ROLE_MODULES: Final = ("pillarbox.lab.roles", "sqlalchemy.dialects.sqlite")
 
@@ -50,6 +54,7 @@ class Process:
         self._fresh: deque[Reached] = deque()
         self._line: socket.socket | None = None
         self._error: str | None = None
+        self._ended: tuple[str, float] | None = None
         self._frozen = False
         self._silent = False  # its line has ended: everything that it said has been read
 
@@ -79,7 +84,7 @@ class Process:
     @property
     def is_over(self) -> bool:
         """It has ended, and all that it said is known."""
-        return self.exit is not None and self._silent
+        return self.exit is not None
 
     # Telling ------------------------------------------------------------------------------------------------------
 
@@ -166,10 +171,10 @@ class Process:
             self._news.notify_all()
 
     def fell_silent(self) -> None:
-        """Its line is closed."""
+        """Its line is closed: no more will be heard of it."""
         with self._news:
             self._silent = True
-            self._news.notify_all()
+            self._settle()
 
     def stopped(self) -> None:
         """It was waited for and is frozen."""
@@ -178,11 +183,18 @@ class Process:
             self._news.notify_all()
 
     def ended(self, how: str) -> None:
-        """It was waited for and is gone."""
+        """It was waited for and is gone. What it said last may still be on its way."""
         with self._news:
-            self.exit = Exit(self.role, self.pid, self._error or how, time.time())
-            self._silent = self._silent or self._line is None  # it never called
-            self._news.notify_all()
+            self._ended = how, time.time()
+            if self._line is None:  # it did not call, or its call is not answered yet
+                threading.Timer(_LAST_WORDS, self.fell_silent).start()
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._ended is not None and self._silent and self.exit is None:
+            how, at = self._ended
+            self.exit = Exit(self.role, self.pid, self._error or how, at)
+        self._news.notify_all()
 
 
 class Crew:
@@ -221,7 +233,8 @@ class Crew:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._orders.close()  # the nursery kills its children and ends
+        with suppress(BrokenPipeError):  # it is gone already
+            self._orders.close()  # the nursery kills its children and ends
         try:
             self._nursery.wait(10)
         except subprocess.TimeoutExpired:
@@ -292,7 +305,7 @@ class Crew:
                 for text in said:
                     what = json.loads(text)
                     if process is None:
-                        process = self._processes.pop(what["name"])
+                        process = self._processes[what["name"]]
                         process.connected(line)
                     else:
                         process.said(what)
