@@ -230,7 +230,7 @@ class FaultProxy:
                 self.sent += len(passing)
             if last:
                 await server.arrived()
-                self._cut()
+                self._cut_once(answers=False)
         server.writer.write_eof()
 
     async def _pass_answers(self, link: Link, client: End, server: End) -> None:
@@ -245,7 +245,7 @@ class FaultProxy:
                 self.answered += len(passing)
                 if last:
                     await client.arrived()
-                    self._cut()
+                    self._cut_once(answers=True)
         except OSError:
             if not self._silent(link):
                 raise
@@ -277,8 +277,11 @@ class FaultProxy:
         self._left[answers] = max(left - len(data), 0)
         return data[:left], len(data) >= left
 
+    def _cut_once(self, *, answers: bool) -> None:
+        self._left[answers] = None
+        self._cut()
+
     def _cut(self) -> None:
-        self._left = {True: None, False: None}
         for link in list(self._links):
             link.cut()
 
