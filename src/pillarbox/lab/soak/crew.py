@@ -148,10 +148,12 @@ class Crew:
         mates = [one for one in self.members if one.role == strike.role]
         order = mates[strike.index :] + mates[: strike.index]
         member = next((one for one in order if one.can_be_hit), None)
+        if member is None and isinstance(strike, Kill):  # one that is frozen dies as well
+            member = next((one for one in order if one.thaw_at is not None and one.armed is None), None)
         if member is None:
             return False
         now = time.monotonic()
-        if strike.point is None:
+        if strike.point is None or member.thaw_at is not None:
             member.armed = Armed(strike, now)
             self._force(member)
         else:
@@ -244,6 +246,8 @@ class Crew:
             member.due = now + (self._dice.uniform(*START_AGAIN) if killed else AWAY_PAUSE)
 
     def _where(self, member: Member, point: str | None) -> str:
+        if member.thaw_at is not None:
+            return "frozen"
         return "anywhere" if point is None or member.pid in self._forced else point
 
     # Tending ------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Engine, insert, table
 from sqlalchemy import column as sql_column
@@ -55,7 +56,7 @@ class Withdrawn(Exception):
 
 
 def writer(task: Mapping[str, Any]) -> None:
-    """Write transactions of one to three events at a pace, until SIGTERM: business rows and events together."""
+    """Write transactions of one to five events at a pace, until SIGTERM: business rows and events together."""
     ended = threading.Event()
     stop_on_sigterm(ended.set)
     engine = engine_for(task["shop_url"])
@@ -64,7 +65,7 @@ def writer(task: Mapping[str, Any]) -> None:
     add = adding(engine, Destination(*task["destination"]))
     due = time.monotonic()
     while not ended.is_set():
-        chosen = dice.sample(devices, k=min(len(devices), dice.randint(1, 3)))
+        chosen = dice.sample(devices, k=min(len(devices), dice.randint(1, 5)))
         try:
             add(chosen, withdraw=dice.random() < task["withdrawn"])
         except Withdrawn:
@@ -85,21 +86,19 @@ def adding(engine: Engine, to: Destination) -> Callable[..., None]:
     def add(devices: list[str], *, withdraw: bool = False) -> None:
         with Session(engine) as session, session.begin():
             numbers = next_numbers(session.connection(), devices)
-            for device, number in numbers.items():
-                event_id = ids.new()
-                session.execute(insert(_alarm), [{"event_id": str(event_id), "device": device}])
-                event = Event(
-                    AlarmRaised(device, number),
-                    aggregate=("device", device),
-                    headers={KEY_HEADER: device, NUMBER_HEADER: str(number)},
-                    id=event_id,
-                )
-                outbox.add(session, event, to=to)
+            events = [_event(ids.new(), device, number) for device, number in numbers.items()]
+            session.execute(insert(_alarm), [{"event_id": str(e.id), "device": e.payload.device} for e in events])
+            outbox.add_all(session, events, to=to)
             if withdraw:
                 session.flush()
                 raise Withdrawn
 
     return add
+
+
+def _event(event_id: UUID, device: str, number: int) -> Event[AlarmRaised]:
+    headers = {KEY_HEADER: device, NUMBER_HEADER: str(number)}
+    return Event(AlarmRaised(device, number), aggregate=("device", device), headers=headers, id=event_id)
 
 
 def engine_for(url: str) -> Engine:

@@ -105,7 +105,7 @@ def _freezes(options: SoakOptions, dice: Random) -> Iterator[Due]:
     roles = tuple(_SHARE)
     longest = min(7.0, options.seconds / 4)
     for at in _moments(options.seconds, max(1.5, options.kill_every * 4), dice):
-        role = dice.choice(roles)
+        (role,) = dice.choices(roles, [_SHARE[role] for role in roles])
         seconds = round(dice.uniform(0.3, longest), 3)
         yield Due(at, Freeze(role, dice.randrange(options.members[role]), _point(role, dice), seconds))
 

@@ -34,8 +34,7 @@ def next_numbers(connection: Connection, devices: Sequence[str]) -> dict[str, in
     In the order of their names, so that two writers never wait for one another. The lock is what makes the order of a
     key's events well defined, as in any application: the next one can only be written when this one is committed.
     """
-    found = {}
     for name in sorted(devices):
         connection.execute(update(device).where(device.c.name == name).values(number=device.c.number + 1))
-        found[name] = int(connection.execute(select(device.c.number).where(device.c.name == name)).scalar_one())
-    return found
+    counted = connection.execute(select(device.c.name, device.c.number).where(device.c.name.in_(devices)))
+    return {name: int(number) for name, number in counted}

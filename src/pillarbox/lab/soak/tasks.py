@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ...consume.sources import SOURCES
+from ...publish.registry import PUBLISHERS
 from ...store.engines import relay_engine
 from ..ports import BrokerGround
 from .crew import TaskOf
@@ -21,8 +23,6 @@ RELAY: Final[Mapping[str, Any]] = {
 """Short leases, so that a killed relay's work goes on within seconds; many attempts: the storm is no event's fault."""
 
 KAFKA_SESSION_MS: Final = 6000  # the shortest that brokers allow unless told otherwise
-
-_CLIENTS: Final = {"kafka": "confluent_kafka", "amqp": "pika", "amqps": "pika"}
 
 
 def tasks(options: SoakOptions, broker: BrokerGround, links: Links, consumer: str) -> TaskOf:
@@ -71,11 +71,15 @@ def reading_of_member(broker: str, options: Mapping[str, Any], instance: str) ->
 
 
 def modules(options: SoakOptions) -> list[str]:
-    """What is imported before processes are forked: the database's driver and the broker's client."""
-    found = []
-    if options.database is not None:
-        engine = relay_engine(options.database)
-        found.append(engine.dialect.import_dbapi().__name__)
-    if options.broker is not None and (client := _CLIENTS.get(options.broker.partition(":")[0])) is not None:
-        found.append(client)
+    """What is imported before processes are forked, so that none has to: driver, dialect, publisher, source.
+
+    >>> modules(SoakOptions())
+    ['sqlalchemy.dialects.sqlite.pysqlite', 'sqlite3', 'pillarbox.publish.embedded', 'pillarbox.consume.embedded']
+    """
+    engine = relay_engine(options.database or "sqlite:///unused.db")
+    scheme = "embedded" if options.broker is None else options.broker.partition(":")[0].lower()
+    found = [type(engine.dialect).__module__, engine.dialect.import_dbapi().__name__]
+    for package, registry in (("pillarbox.publish", PUBLISHERS), ("pillarbox.consume", SOURCES)):
+        if scheme in registry:
+            found.append(f"{package}.{registry[scheme].partition(':')[0]}")
     return found
