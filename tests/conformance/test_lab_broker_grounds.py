@@ -212,7 +212,7 @@ def test_records_that_were_not_committed_are_counted_and_not_shown(server: str, 
 @pytest.mark.parametrize("broker_name", ["kafka"], indirect=True)
 def test_a_topic_of_somebody_else_is_foreign_and_left_alone(server: str, tmp_path: Path) -> None:
     # Not the lab's own prefix: labs of other tests on this cluster would rightly refuse to run meanwhile.
-    from pillarbox.lab.grounds.kafka import foreign_topics
+    from pillarbox.lab.grounds.kafka_topics import foreign_topics
     from tests.servers import create_topic
 
     admin = AdminClient({"bootstrap.servers": bootstrap_of(server), "log_level": 0})

@@ -1,4 +1,4 @@
-"""What every database under the lab must do: the same tests on SQLite, PostgreSQL, MySQL and MariaDB."""
+"""What every database under the lab must do: the same tests on SQLite, PostgreSQL, MySQL and (long) MariaDB."""
 
 import re
 import time
@@ -24,8 +24,6 @@ from pillarbox.store.engines import relay_engine
 from tests.servers import fresh_database
 from tests.services_fixtures import _need
 
-SERVERS = ("postgres", "mysql", "mariadb")
-
 
 @pytest.fixture(autouse=True, scope="module")
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
@@ -34,7 +32,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=["sqlite", *SERVERS])
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "mysql", pytest.param("mariadb", marks=pytest.mark.long)])
 def database_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -38,7 +38,7 @@ def test_what_a_killed_run_has_left_is_recognised_and_removed(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rabbitmq_url: str
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    databases = [_need(request, name).url for name in ("postgres", "mariadb")]
+    databases = [_need(request, name).url for name in ("postgres",)]
     kafka = _need(request, "kafka").url
     killed = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(databases), json.dumps([kafka, rabbitmq_url])],

@@ -64,7 +64,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class LoseAnswer:
-    """From ``point`` on the answers of ``server`` are lost on the way; what was sent reached it. The link is cut then."""
+    """From ``point`` on the answers of ``server`` are lost on the way, not what it was sent. Later the link is cut."""
 
     point: str
     server: Literal["database", "broker"]

@@ -16,7 +16,7 @@ from ..masking import mask_url
 from ..wiring import dialect_name
 from .cell import Seen, run_cell
 from .consumers import WAYS
-from .grounds import refuse_foreign
+from .grounds import refuse_foreign, remove_leftovers
 from .model import CellKey, CellResult, NotRun, Plan, Planned, Run, RunFacts
 from .options import LabOptions
 from .processes import Crew
@@ -52,6 +52,7 @@ def run_lab(options: LabOptions, show: Show = lambda _: None) -> Run:
     """
     started, cancelled = time.time(), threading.Event()
     refuse_foreign(options.database, options.broker)
+    remove_leftovers(options.database, options.broker)
     plans = matrix(options)
     found: dict[CellKey, CellResult] = {}
     seen: Seen | None = None

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,17 +22,22 @@ from .folders import remove_left_folders
 __all__ = ["broker_ground", "database_ground", "refuse_foreign", "remove_leftovers"]
 
 
-class _Broker(NamedTuple):
-    """A kind of broker: its module, loaded when a URL of its scheme is used, and the names of what it offers."""
+log = logging.getLogger("pillarbox.lab")
 
-    module: str
+
+class _Broker(NamedTuple):
+    """A kind of broker: what it is claimed as, and what it offers, loaded when a URL of its scheme is used."""
+
+    kind: str
     ground: str
     foreign: str
     remove: str
 
 
-_KAFKA: Final = _Broker("kafka", "kafka_ground", "foreign_topics", "remove_left_topics")
-_RABBITMQ: Final = _Broker("rabbitmq", "rabbitmq_ground", "foreign_queues", "remove_left_queues")
+_KAFKA: Final = _Broker("kafka", "kafka.kafka_ground", "kafka_topics.foreign_topics", "kafka_topics.remove_left_topics")
+_RABBITMQ: Final = _Broker(
+    "rabbitmq", "rabbitmq.rabbitmq_ground", "rabbitmq_names.foreign_queues", "rabbitmq_names.remove_left_queues"
+)
 BROKERS: Final = {"kafka": _KAFKA, "amqp": _RABBITMQ, "amqps": _RABBITMQ}
 """Brokers on servers, by the URL's scheme."""
 
@@ -70,9 +76,9 @@ def broker_ground(url: str | None, cell: str) -> Iterator[BrokerGround]:
         with claim("folder", cell) as claimed, embedded_ground(claimed) as file:
             yield file
         return
-    kind = _kind_of(url)
-    make: Callable[[str, Claim], AbstractContextManager[BrokerGround]] = _of(kind, kind.ground)
-    with claim(kind.module, cell) as claimed, make(url, claimed) as ground:
+    broker = _broker_of(url)
+    make: Callable[[str, Claim], AbstractContextManager[BrokerGround]] = _loaded(broker.ground)
+    with claim(broker.kind, cell) as claimed, make(url, claimed) as ground:
         yield ground
 
 
@@ -104,8 +110,9 @@ def remove_leftovers(database_url: str | None, broker_url: str | None) -> list[s
 
         removed += remove_left_databases(database_url)
     if broker_url is not None:
-        kind = _kind_of(broker_url)
-        removed += _of(kind, kind.remove)(broker_url)
+        removed += _loaded(_broker_of(broker_url).remove)(broker_url)
+    for name in removed:
+        log.info("removed %s, which a killed run of the lab had left", name)
     return removed
 
 
@@ -120,8 +127,8 @@ def _foreign_databases(url: str | None, prefix: str) -> list[str]:
 def _foreign_names(url: str | None, prefix: str) -> list[str]:
     if url is None:
         return []
-    kind = _kind_of(url)
-    return _in_the_end(lambda: _of(kind, kind.foreign)(url, prefix))
+    look = _loaded(_broker_of(url).foreign)
+    return _in_the_end(lambda: look(url, prefix))
 
 
 def _in_the_end(look: Callable[[], list[str]]) -> list[str]:
@@ -132,7 +139,7 @@ def _in_the_end(look: Callable[[], list[str]]) -> list[str]:
     return names
 
 
-def _kind_of(url: str) -> _Broker:
+def _broker_of(url: str) -> _Broker:
     scheme = url.partition(":")[0].lower()
     if scheme == "embedded":
         raise BadUrl("The lab makes its own embedded log.", fix="Leave --broker out, or name a server.")
@@ -141,5 +148,6 @@ def _kind_of(url: str) -> _Broker:
     return BROKERS[scheme]
 
 
-def _of(kind: _Broker, what: str) -> Any:
-    return getattr(import_module(f".{kind.module}", __package__), what)
+def _loaded(what: str) -> Any:
+    module, _, name = what.partition(".")
+    return getattr(import_module(f".{module}", __package__), name)

@@ -38,12 +38,21 @@ _DISTRIBUTIONS: Final = {"pymysql": "PyMySQL", "mysqldb": "mysqlclient", "psycop
 
 
 class Kind(Protocol):
-    """What the lab needs to know of a kind of server. Connections are in AUTOCOMMIT unless said otherwise."""
+    """What the lab needs to know of a kind of database."""
 
     name: str
-    default_port: int
-    clock: str
-    """SQL for the server's clock: seconds since 1970."""
+    default_port: int | None
+    """None: a file, no network in between."""
+    clock: str | None
+    """SQL for the server's clock, seconds since 1970. None: it is this machine's own."""
+
+    def settings(self, connection: Connection) -> Mapping[str, Any]:
+        """Its version, and how safe a commit is, of an application's own connection."""
+        ...
+
+
+class ServerKind(Kind, Protocol):
+    """One that has databases beside each other. Connections are in AUTOCOMMIT."""
 
     def create(self, connection: Connection, name: str) -> None:
         """Make a database, and mark it as the lab's."""
@@ -55,10 +64,6 @@ class Kind(Protocol):
 
     def found(self, connection: Connection, prefix: str) -> Mapping[str, bool]:
         """The databases whose names begin so, and whether each has the lab's mark."""
-        ...
-
-    def settings(self, connection: Connection) -> Mapping[str, Any]:
-        """How safe a commit is, of an application's own connection."""
         ...
 
 
@@ -81,7 +86,8 @@ class Ground:
     def address(self) -> Address | None:
         """Where the server listens; None for a file or a Unix socket."""
         url = make_url(self.shop_url)
-        return Address(url.host, url.port or self.kind.default_port) if url.host and self.kind.default_port else None
+        port = url.port or self.kind.default_port
+        return Address(url.host, port) if url.host and port else None
 
     def through(self, url: str, port: int) -> str:
         """The same database through a proxy on 127.0.0.1."""
@@ -112,16 +118,10 @@ class Ground:
 
     def clock_offset(self) -> float:
         """The database's clock minus this process's, in seconds. A file's clock is this machine's own: 0."""
-        if self.kind.default_port == 0:
+        clock = self.kind.clock
+        if clock is None:
             return 0.0
-
-        def measure(shop: Connection, _: Connection) -> float:
-            def ask() -> float:
-                return float(shop.exec_driver_sql(self.kind.clock).scalar_one())
-
-            return offset(ask)
-
-        return self._patiently(measure)
+        return self._patiently(lambda shop, _: offset(lambda: float(shop.exec_driver_sql(clock).scalar_one())))
 
     def _patiently(self, work: Callable[[Connection, Connection], T]) -> T:
         until = time.monotonic() + PATIENCE
@@ -157,7 +157,7 @@ def ground_in(kind: Kind, shop_url: str, consumers_url: str) -> Iterator[Ground]
 
 
 @contextmanager
-def server_ground(kind: Kind, url: URL, claimed: Claim) -> Iterator[Ground]:
+def server_ground(kind: ServerKind, url: URL, claimed: Claim) -> Iterator[Ground]:
     """The ground on a server: the databases ``…_shop`` and ``…_consumers``, removed at the end, also after an error."""
     names = [f"{claimed.name}_{part}" for part in PARTS]
     with administration(url) as run:

@@ -33,8 +33,10 @@ class Mysql:
     """MySQL 5.7 and newer, MariaDB 10.2 and newer."""
 
     name = "mysql"
-    default_port = 3306
-    clock = "SELECT UNIX_TIMESTAMP(NOW(6))"  # of the statement's beginning, whatever the session's time zone
+    default_port: int | None = 3306
+    clock: str | None = (
+        "SELECT UNIX_TIMESTAMP(NOW(6))"  # of the statement's beginning, whatever the session's time zone
+    )
 
     def create(self, connection: Connection, name: str) -> None:
         """CREATE DATABASE, and at once the marker table. DDL commits by itself: killed in between, only the journal

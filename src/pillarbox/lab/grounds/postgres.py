@@ -24,8 +24,8 @@ class Postgres:
     """PostgreSQL 12 and newer."""
 
     name = "postgres"
-    default_port = 5432
-    clock = "SELECT EXTRACT(EPOCH FROM clock_timestamp())"
+    default_port: int | None = 5432
+    clock: str | None = "SELECT EXTRACT(EPOCH FROM clock_timestamp())"
 
     def create(self, connection: Connection, name: str) -> None:
         """CREATE DATABASE from template0: a session in template1 would be in the way."""

@@ -14,12 +14,12 @@ from ...store.capabilities import detect
 from ...store.failures import connect_error
 from ..ports import PREFIX
 from .claims import abandoned, claim, claimed_here, forget
-from .database import PARTS, Ground, Kind, administration, server_ground
+from .database import PARTS, Ground, ServerKind, administration, server_ground
 from .mysql import Mariadb, Mysql
 from .postgres import Postgres
 
 CLAIMED: Final = "database"
-_KINDS: Final[dict[str, Kind]] = {"PostgreSQL": Postgres(), "MySQL": Mysql(), "MariaDB": Mariadb()}
+_KINDS: Final[dict[str, ServerKind]] = {"PostgreSQL": Postgres(), "MySQL": Mysql(), "MariaDB": Mariadb()}
 
 
 @contextmanager
@@ -71,5 +71,5 @@ def server_url(url: str) -> URL:
     return parsed
 
 
-def _kind(connection: Connection) -> Kind:
+def _kind(connection: Connection) -> ServerKind:
     return _KINDS[detect(connection).server]

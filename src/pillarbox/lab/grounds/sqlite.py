@@ -17,24 +17,14 @@ _SYNCHRONOUS: Final = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 
 
 class Sqlite:
-    """The file database. There is nothing to create or drop on a server."""
+    """The file database."""
 
     name = "sqlite"
-    default_port = 0
-    clock = "SELECT (julianday('now') - 2440587.5) * 86400.0"
-
-    def create(self, connection: Connection, name: str) -> None:
-        """The file is made when it is opened."""
-
-    def drop(self, connection: Connection, name: str) -> None:
-        """The folder is removed as a whole."""
-
-    def found(self, connection: Connection, prefix: str) -> Mapping[str, bool]:
-        """No server, no names."""
-        return {}
+    default_port: int | None = None
+    clock: str | None = None
 
     def settings(self, connection: Connection) -> Mapping[str, Any]:
-        """The library's version, journal mode and when it waits for the disk, as Pillarbox's engine sets them."""
+        """The library's version, journal mode and when it waits for the disk."""
         return {
             "server_version": sqlite3.sqlite_version,
             "journal_mode": connection.exec_driver_sql("PRAGMA journal_mode").scalar_one(),
