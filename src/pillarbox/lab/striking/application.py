@@ -112,6 +112,8 @@ def _ready(stage: Stage, process: Process) -> Reached:
     while (report := stage.next(process)) is not None:
         if report.point == "application.ready":
             return report
+        if report.ticket is not None:  # struck once, and now it tries again
+            process.go(report)
     raise LabError(f"{stage.key}: the application has ended: {process.exit.how if process.exit else ''}.")
 
 
