@@ -100,8 +100,8 @@ def early(cluster: Cluster, events: int = 20) -> tuple[Trial, ...]:
     begin = time.monotonic()
     with _running(cluster, EARLY, events) as trials:
         cluster.freeze(*FOLLOWERS)
-        # A follower has asked already for what comes next. Thawed, it finds the answer in its socket, and would have the
-        # events of a leader that is dead by then: one more record uses that question up.
+        # A follower has asked already for what comes next. Thawed, it finds the answer in its socket, and would have
+        # the events of a leader that is dead by then: one more record uses that question up.
         trials[EARLY.index(ACKS_1)].sending.warm_up()
         _send(trials)
         for one in trials[:2]:  # nobody has to wait for a follower
