@@ -39,10 +39,10 @@ def check(result: SoakResult) -> None:
 
 def test_a_short_soak_without_any_server_loses_invents_and_repeats_nothing(tmp_path: Path) -> None:
     seen: list[Progress] = []
-    options = SoakOptions(seconds=6, kill_every=0.5, relays=2, rate=60, keys=10, drain=40, out=tmp_path)
+    options = SoakOptions(seconds=4, kill_every=0.3, relays=2, rate=60, keys=10, drain=60, out=tmp_path)
     result = run_soak(options, seen.append, command="pillarbox lab soak")
     check(result)
-    assert result.kills >= 8, told(result)
+    assert result.kills >= 6, told(result)
     assert any(one.kind == "kill" and one.what != "anywhere" for one in result.happened), told(result)
     assert {one.stage for one in seen} == {"storm", "drain", "closing", "accounting"}
     write(tmp_path, result)
@@ -53,11 +53,11 @@ def test_a_short_soak_without_any_server_loses_invents_and_repeats_nothing(tmp_p
 @pytest.mark.timeout(240)
 def test_a_short_soak_on_postgresql_and_rabbitmq_with_broken_links(postgres_url: str, rabbitmq_url: str) -> None:
     options = SoakOptions(
-        seconds=14, kill_every=0.5, database=postgres_url, broker=rabbitmq_url, rate=150, drain=60, seed=3
+        seconds=8, kill_every=0.3, database=postgres_url, broker=rabbitmq_url, rate=150, drain=60, seed=3
     )
     result = run_soak(options)
     check(result)
-    assert result.kills >= 20, told(result)
+    assert result.kills >= 12, told(result)
     assert result.count("link") > 0, told(result)
     assert result.count("freeze") > 0, told(result)
     assert result.links_absent == {}
@@ -130,6 +130,8 @@ def test_the_account_of_real_tables_finds_what_was_done_to_them() -> None:
         add(["d0000", "d0001"])
         with pytest.raises(Withdrawn):
             add(["d0002"], withdraw=True)
+        with shop.begin() as connection:  # one waits for a relay, of the other nothing is left
+            connection.execute(text("DELETE FROM outbox_ready WHERE id = (SELECT MIN(id) FROM outbox_event)"))
         with consumers.begin() as connection:
             for _ in range(2):
                 connection.execute(
@@ -141,7 +143,8 @@ def test_the_account_of_real_tables_finds_what_was_done_to_them() -> None:
         consumers.dispose()
     accounts = balance(books)
     assert len(books.business) == 2
-    assert accounts.count("loss") == 2  # no relay ran
+    assert accounts.count("loss") == 1
+    assert accounts.count("unfinished") == 1
     assert accounts.count("ghost") == 1
     assert accounts.count("applied twice") == 1
     assert not accounts.balanced
