@@ -99,7 +99,7 @@ def run_soak(options: SoakOptions, show: Show = lambda _: None, *, command: str 
         database_ground(options.database, "soak") as database,
         broker_ground(options.broker, "soak") as broker,
     ):
-        soak = _Soak(options, database, broker, folder, show, f"{PREFIX}notifier")
+        soak = _Soak(options, database, broker, folder, show, f"{broker.destination.name}.notifier")
         shop = relay_engine(database.shop_url, pool_size=1)
         tables.make(shop, options.keys)
         shop.dispose()
