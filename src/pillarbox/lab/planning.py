@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
-from .model import Fault, Impossible, NotRun, Outcome, Planned
+from .model import Fault, Impossible, NotRun, Outcome, Plan, Planned
 
 NO_NETWORK: Final = "SQLite is a file that the process itself writes: there is no answer that could be lost on the way."
 CONSUMING: Final = Impossible("A window of the consuming side; how the event was sent plays no part in it.")
@@ -13,6 +13,18 @@ NO_RELAY: Final = Impossible("There is no relay: whoever commits also sends.")
 NO_LEASE: Final = Impossible("Nobody holds a lease while sending.")
 ONE_COMMIT: Final = Impossible("The broker has no transaction of its own here that could fail to commit.")
 SENDS_LATER: Final = Impossible("Nothing is sent before COMMIT has returned, so nothing can be confirmed before it.")
+
+
+class Column(Protocol):
+    """A column of the matrix: a way of sending or of consuming."""
+
+    id: str
+    name: str
+    summary: str
+
+    def plan(self, window: str, database: str, broker: str) -> Plan:
+        """Where this window's fault is in this program, and what comes of it."""
+        ...
 
 
 def planned(fault: Fault, *expected: Outcome, why: str, possible: Outcome | None = None) -> Planned:

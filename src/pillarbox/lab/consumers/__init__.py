@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from ..model import Plan
+from ..planning import Column
 from .c0_none import NoIdempotency
 from .c1_exists import ExistsFirst
 from .c2_inbox import Inbox
@@ -12,16 +12,8 @@ from .ca_automatic import Automatic
 from .desk import Desk
 
 
-class Way(Protocol):
+class Way(Column, Protocol):
     """A way of consuming: a program, and what each window does to it."""
-
-    id: str
-    name: str
-    summary: str
-
-    def plan(self, window: str, database: str, broker: str) -> Plan:
-        """Where this window's fault is, and what comes of it."""
-        ...
 
     def run(self, desk: Desk) -> None:
         """Consume until it is told to end."""

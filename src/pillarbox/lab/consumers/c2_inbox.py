@@ -54,7 +54,10 @@ class Inbox:
                 why = "It is delivered again, and the mark that was committed with the effect refuses it."
                 return planned(Kill("consumer.after-commit"), why=why)
             case "W4r":
-                why = "The second one's mark waits for the first one's transaction, and is refused when that commits."
+                if database == "sqlite":
+                    why = "SQLite has one writer: the second one waits for the first one's commit, and finds the mark."
+                else:
+                    why = "The second one's mark waits for the first one's transaction, and is refused when it commits."
                 return planned(Freeze("consumer.after-handler"), why=why)
             case _:
                 return SENDING

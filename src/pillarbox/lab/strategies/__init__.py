@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from ..model import Plan
+from ..planning import Column
 from .s1_inside import Inside
 from .s2_after import After
 from .s3_hook import Hook
@@ -15,24 +15,21 @@ from .s6_cdc import OutboxByCapture
 from .shop import RaiseAlarm, Shop
 
 
-class Listed(Protocol):
-    """What the matrix needs of a strategy."""
+class Listed(Column, Protocol):
+    """A way of sending, as the matrix has it."""
 
-    id: str
-    name: str
-    summary: str
     needs_relay: bool
-
-    def plan(self, window: str, database: str, broker: str) -> Plan:
-        """Where this window's fault is, and what comes of it."""
-        ...
 
 
 class Runnable(Listed, Protocol):
-    """A strategy with a program. ``transactional``: its client begins and commits transactions of the broker."""
+    """A way of sending with a program. ``transactional``: its client begins and commits transactions of the broker."""
 
     transactional: bool
-    program: Callable[[Shop], RaiseAlarm]
+
+    @property
+    def program(self) -> Callable[[Shop], RaiseAlarm]:
+        """Given what it works with, the function that serves a request."""
+        ...
 
 
 _WITH_PROGRAM: Final[tuple[Runnable, ...]] = (
