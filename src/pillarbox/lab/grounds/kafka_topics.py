@@ -56,6 +56,11 @@ def connect(url: str) -> tuple[dict[str, Any], AdminClient]:
     return dict(parsed.config), AdminClient({**parsed.config})
 
 
+def signature(name: str) -> dict[str, str]:
+    """What a topic's configuration must have to be known as the lab's; for the other parts that make topics."""
+    return {_SIGNATURE: _sign(name)}
+
+
 def _sign(name: str) -> str:
     return str(86_400_000 + crc32(f"pillarbox lab {name}".encode()))
 

@@ -7,7 +7,7 @@ it is killed after the cluster has taken them out, when it is the only replica i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -15,13 +15,13 @@ from uuid import uuid4
 
 from .cluster import BROKERS, Cluster
 from .topics import Sending, length, places, sync, told, trial_topic, wait_for
-from .trial import Sync, Trial
+from .trial import Setting, Sync, Trial
 
 LEADER, *FOLLOWERS = BROKERS
 _MOVE: Final = 30.0  # seconds for the cluster to take a silent broker out or to choose another leader
 _UNCLEAN: Final = "unclean.leader.election.enable"
-_WITHOUT: Final = {"enable.idempotence": False, "message.timeout.ms": 60_000}
-_WITH: Final = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": 60_000}
+_WITHOUT: Final[Mapping[str, Setting]] = {"enable.idempotence": False, "message.timeout.ms": 60_000}
+_WITH: Final[Mapping[str, Setting]] = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": 60_000}
 _EARLY: Final = "both followers are frozen, and the leader is killed before the cluster has noticed"
 _LATE: Final = "both followers are frozen until they are out of the in-sync set, then the leader is killed"
 

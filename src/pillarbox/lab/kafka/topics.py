@@ -8,10 +8,14 @@ from contextlib import closing, contextmanager
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, but not in its __all__
+    AdminClient,
+    NewTopic,
+)
 
 from ...errors import LabError
 from ..grounds.claims import claim
+from ..grounds.kafka_topics import CLAIMED, signature
 from .trial import Setting, Sync, Told
 
 WARM_UP: Final = b"warm-up"
@@ -34,10 +38,10 @@ def trial_topic(
     Returns when all replicas are in sync.
     """
     client = admin(bootstrap)
-    with claim("kafka", cell) as claimed:
+    with claim(CLAIMED, cell) as claimed:
         count = len(replicas or client.list_topics(timeout=_ASK).brokers)
         shape = {"replica_assignment": [list(replicas)]} if replicas else {"replication_factor": min(count, 3)}
-        topic = NewTopic(claimed.name, 1, config=dict(config or {}), **shape)
+        topic = NewTopic(claimed.name, 1, config={**signature(claimed.name), **(config or {})}, **shape)
         client.create_topics([topic], operation_timeout=20)[claimed.name].result(30)
         try:
             wait_for(lambda: len(sync(bootstrap, claimed.name, "").in_sync) == min(count, 3), "all replicas in sync")
@@ -110,7 +114,7 @@ class Sending:
 
     def send(self, event_id: str) -> None:
         """Hand one event to the client, which sends it in its own thread."""
-        headers = [("id", event_id.encode())]
+        headers: dict[str, str | bytes | None] = {"id": event_id}
         self._producer.produce(self._topic, key=event_id.encode(), value=b"{}", headers=headers, on_delivery=self._note)
         self._producer.poll(0)
 
