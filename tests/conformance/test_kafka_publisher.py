@@ -48,7 +48,7 @@ class Kafka:
         found: list[Arrived] = []
         deadline = time.monotonic() + 10
         while len(found) < sum(ends) and time.monotonic() < deadline:
-            for one in consumer.consume(500, timeout=0.2):
+            for one in consumer.consume(min(500, sum(ends) - len(found)), timeout=0.2):
                 assert one.error() is None
                 headers = {name: value.decode() for name, value in one.headers()}
                 key = one.key()

@@ -64,7 +64,7 @@ def places(url: str, topic: str) -> dict[str, int]:
         found: dict[str, int] = {}
         left = sum(ends.values())
         while left:
-            records = consumer.consume(1_000, timeout=10)
+            records = consumer.consume(min(1_000, left), timeout=10)  # waits for that many
             assert records, f"{left} records did not come"
             left -= len(records)
             found |= {one.key().decode(): one.partition() for one in records}

@@ -155,8 +155,8 @@ def _kafka(url: str, name: str) -> Iterator[Broker]:
             ends = {p: reader.get_watermark_offsets(TopicPartition(name, p), timeout=10)[1] for p in partitions}
             reader.assign([TopicPartition(name, p, 0) for p in partitions])
             found: list[str] = []
-            while len(found) < sum(ends.values()):
-                batch = reader.consume(500, timeout=10)
+            while (left := sum(ends.values()) - len(found)) > 0:
+                batch = reader.consume(min(500, left), timeout=10)  # waits for that many: for 500, in vain, all 10 s
                 if not batch:
                     raise BrokerUnavailable(f"The topic {name} stopped answering while it was read back.")
                 found.extend(_event_id(message.headers()) for message in batch if not message.error())

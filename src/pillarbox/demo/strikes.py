@@ -73,6 +73,7 @@ class Child:
         self._log = log
         self._process: subprocess.Popen[str] | None = None
         self._stalled = threading.Event()
+        self._asked = False
 
     def start(self, **extra: str) -> None:
         """Start it, with the next strike if one is left."""
@@ -81,6 +82,7 @@ class Child:
         if self._strikes:
             environment[STALL_VARIABLE] = self._strikes.pop(0).as_text()
         self._stalled = threading.Event()
+        self._asked = False
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "pillarbox.demo.child", self.role],
@@ -123,11 +125,17 @@ class Child:
         self.start(**extra)
         return True
 
+    def ask_to_end(self) -> None:
+        """SIGTERM, without waiting; once, since a second signal would be impatience."""
+        if self._process is not None and self._process.poll() is None and not self._asked:
+            self._asked = True
+            self._process.terminate()
+
     def stop(self) -> None:
         """SIGTERM, then SIGKILL after ten seconds."""
         if self._process is None or self._process.poll() is not None:
             return
-        self._process.terminate()
+        self.ask_to_end()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:

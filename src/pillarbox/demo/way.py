@@ -69,6 +69,8 @@ def run_way(
             _drive(way, world, shop, stock, children, show)
         finally:
             for child in children.values():
+                child.ask_to_end()
+            for child in children.values():
                 child.stop()
         books = _books(way, options, world, shop, stock)
         return books, {role: child.kills for role, child in children.items()}
