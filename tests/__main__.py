@@ -3,53 +3,81 @@
 Most tests wait for something most of the time, so several run at once, each with its own database, virtual host or
 topic. A few that fail side by side are run again alone, and that is said: on two busy cores a deadline can be missed
 for no fault of the code; what fails alone as well has failed. Tests that kill or freeze a shared server run after all
-others, alone; the few of those that fail are run once more as well. Arguments go to pytest.
+others, in two lanes side by side: those that break Kafka, and those that break another server. In a lane nothing runs
+beside them; the few that fail are run once more as well. Arguments go to pytest.
 """
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 
-WORKERS = os.environ.get("PILLARBOX_TEST_WORKERS", "3")
-"""More than the two cores of a small machine: a test that waits for a lease uses none."""
+WORKERS = os.environ.get("PILLARBOX_TEST_WORKERS", "4")
+"""Twice the two cores of a small machine: most of its time a test waits for a lease, a group or a server's disk."""
 
 AGAIN = 5
 """How many tests may be run again; more have not failed by chance."""
 
 TESTS_FAILED, NO_TESTS = 1, 5  # pytest's exit statuses
-SIDE_BY_SIDE = ["-n", WORKERS, "--dist", "worksteal", "--maxfail", "50", "-m", "not long and not fault"]
-FAILED_ONES_ALONE = ["--last-failed", "--last-failed-no-failures", "none", "--maxfail", str(AGAIN)]
-BREAKING_SERVERS = ["-m", "fault and not long"]
+SIDE_BY_SIDE = ["-n", WORKERS, "--dist", "worksteal", "--maxfail", "50"]
+FAILED_ONES_ALONE = ["--last-failed", "--last-failed-no-failures", "none"]
 
 
 def main(arguments: list[str]) -> int:
-    """Run both kinds, whatever the first one says; the worse status counts."""
-    statuses = [
-        _with_a_second_try(arguments, SIDE_BY_SIDE, "not long and not fault"),
-        _with_a_second_try(arguments, BREAKING_SERVERS, "fault and not long"),
-    ]
+    """Run all kinds, whatever the first one says; the worst status counts."""
+    statuses = [Run("not long and not fault", SIDE_BY_SIDE).status(arguments)]
+    kafka = Run("fault and kafka and not long", ["-o", "cache_dir=.pytest_cache/kafka"])
+    others = Run("fault and not kafka and not long", ["-o", "cache_dir=.pytest_cache/others"], shown_at_the_end=True)
+    lanes = [threading.Thread(target=lambda run=run: statuses.append(run.status(arguments))) for run in (kafka, others)]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
+    others.show()
     ran = [status for status in statuses if status != NO_TESTS]
     return max(ran, key=abs) if ran else NO_TESTS
 
 
-def _with_a_second_try(arguments: list[str], how: list[str], marks: str) -> int:
-    status = _pytest(*how, *arguments)
-    if status == TESTS_FAILED and 0 < (failed := _last_failed(arguments, marks)) <= AGAIN:
-        print(f"== {failed} failed: run again alone", flush=True)
-        status = _pytest(*FAILED_ONES_ALONE, "-m", marks, *arguments)
-    return status
+class Run:
+    """The tests with these marks, and the few that failed once more."""
 
+    def __init__(self, marks: str, how: list[str], *, shown_at_the_end: bool = False) -> None:
+        self._marks, self._how = marks, how
+        self._cache = [part for part in how if part == "-o" or part.startswith("cache_dir")]
+        self._later: list[str] | None = [] if shown_at_the_end else None
 
-def _pytest(*arguments: str) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", "--durations=10", *arguments], check=False).returncode
+    def status(self, arguments: list[str]) -> int:
+        status = self._pytest(*self._how, "-m", self._marks, *arguments)
+        if status == TESTS_FAILED and 0 < (failed := self._failed(arguments)) <= AGAIN:
+            self._say(f"== {failed} failed: run again alone\n")
+            again = [*FAILED_ONES_ALONE, "--maxfail", str(AGAIN), *self._cache]
+            status = self._pytest(*again, "-m", self._marks, *arguments)
+        return status
 
+    def show(self) -> None:
+        """What it has said, if it was to be silent until now."""
+        print("".join(self._later or ()), end="", flush=True)
 
-def _last_failed(arguments: list[str], marks: str) -> int:
-    chosen = [*FAILED_ONES_ALONE[:3], "-m", marks, *arguments]
-    listing = [sys.executable, "-m", "pytest", "--collect-only", "-q", *chosen]
-    found = subprocess.run(listing, capture_output=True, text=True, check=False).stdout
-    return sum(1 for line in found.splitlines() if "::" in line)
+    def _failed(self, arguments: list[str]) -> int:
+        chosen = [*FAILED_ONES_ALONE, *self._cache, "-m", self._marks, *arguments]
+        listing = [sys.executable, "-m", "pytest", "--collect-only", "-q", *chosen]
+        found = subprocess.run(listing, capture_output=True, text=True, check=False).stdout
+        return sum(1 for line in found.splitlines() if "::" in line)
+
+    def _pytest(self, *arguments: str) -> int:
+        command = [sys.executable, "-m", "pytest", "--durations=10", *arguments]
+        if self._later is None:
+            return subprocess.run(command, check=False).returncode
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        self._later.append(done.stdout)
+        return done.returncode
+
+    def _say(self, text: str) -> None:
+        if self._later is None:
+            print(text, end="", flush=True)
+        else:
+            self._later.append(text)
 
 
 if __name__ == "__main__":

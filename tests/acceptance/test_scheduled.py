@@ -24,13 +24,24 @@ def place(shop: Shop, count: int, available_at: datetime | None = None) -> list[
     return [str(one.id) for one in queued]
 
 
-@pytest.mark.parametrize("ownership", ["partition", "row"])
-@pytest.mark.parametrize("database_name", ["sqlite", "postgres", "mysql"], indirect=True)
+OFTEN = [("partition", "mysql"), ("row", "postgres"), ("partition", "sqlite")]
+"""Each kind and each database once; all pairs are left to the long tests."""
+
+
+@pytest.mark.parametrize(
+    ("ownership", "database_name"),
+    [
+        pytest.param(kind, name, marks=[] if (kind, name) in OFTEN else [pytest.mark.long])
+        for kind in ("partition", "row")
+        for name in ("sqlite", "postgres", "mysql")
+    ],
+    indirect=["database_name"],
+)
 def test_an_event_is_sent_when_it_is_due_and_in_order_from_then_on(cli: Cli, database_url: str, ownership: str) -> None:
     shop = Shop.made(database_url, f"embedded:///{cli.folder / 'log.db'}")
     with cli.started("relay", "--ownership", ownership, env=shop.env) as relay:
         relay.wait_for("outbox on")
-        later = place(shop, 3, datetime.now(UTC) + timedelta(seconds=3))
+        later = place(shop, 3, datetime.now(UTC) + timedelta(seconds=2))
         due = shop.rows("SELECT MAX(due_at) FROM outbox_parked WHERE state = 'SCHEDULED'")
         now = place(shop, 2)
         relay.until(lambda: shop.rows("SELECT COUNT(*) FROM outbox_receipt")[0][0] == 5)

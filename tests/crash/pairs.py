@@ -6,10 +6,14 @@ import pytest
 
 
 class Pair(NamedTuple):
-    """Fixture names of a database and a broker; None for the demo's own SQLite and embedded log."""
+    """Fixture names of a database and a broker; None for the demo's own SQLite and embedded log.
+
+    ``again``: its broker has a pair already, and a server of its database's family; left to the long tests.
+    """
 
     database: str | None
     broker: str | None
+    again: bool = False
 
     def __str__(self) -> str:
         if self.database is None:
@@ -27,5 +31,6 @@ PAIRS = [
     Pair(None, None),
     Pair("mysql_url", "kafka_url"),
     Pair("postgres_url", "rabbitmq_url"),
-    Pair("mariadb_url", "rabbitmq_url"),
+    Pair("mariadb_url", "rabbitmq_url", again=True),
+    Pair("postgres_url", "nats_url", again=True),
 ]

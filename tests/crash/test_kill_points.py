@@ -25,7 +25,7 @@ POINTS = [  # role, point, which passage of it
 ]
 
 
-@pytest.fixture(params=PAIRS, ids=str)
+@pytest.fixture(params=[pytest.param(one, id=str(one), marks=[pytest.mark.long] if one.again else []) for one in PAIRS])
 def options(request: pytest.FixtureRequest) -> DemoOptions:
     """Where this run lives: one database server and one broker."""
     database, broker = request.param.urls(request)
