@@ -47,6 +47,7 @@ class Process:
         self.role = role
         self.name = name
         self.pid = 0
+        self.began = time.time()
         self.exit: Exit | None = None
         self.reached: list[Reached] = []
         self._signal = signal_

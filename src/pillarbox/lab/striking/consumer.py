@@ -25,7 +25,7 @@ _GATHERS: Final = 1.0
 _TAKES_OVER: Final = 3.0
 """Seconds within which the second consumer has the first one's messages, where nothing stops it."""
 
-_QUIET: Final = 0.5
+_QUIET: Final = 1.0
 """Seconds without anything happening after which a consumer is taken to have nothing to do."""
 
 
@@ -83,7 +83,7 @@ def _nothing_left(stage: Stage, name: str, process: Process) -> bool:
     committed = stage.broker.committed(name)
     if "lag" in committed:
         return bool(committed["lag"] == 0)
-    last = process.reached[-1].at if process.reached else time.time()
+    last = process.reached[-1].at if process.reached else process.began
     return committed["ready"] == 0 and time.time() - last > _QUIET
 
 
