@@ -98,6 +98,7 @@ def at_work(lab: Lab, place: Place) -> Iterator[OrderedRelay]:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("database_name", ["postgres", pytest.param("mysql", marks=pytest.mark.long)], indirect=True)
 def test_a_broker_that_answers_after_the_lease_or_never_loses_nothing_and_keeps_the_order(
     lab: Lab, place: Place
 ) -> None:
