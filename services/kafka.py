@@ -22,6 +22,9 @@ from services.process import Process, run
 LIBRARIES = ["org.apache.kafka:kafka_2.13:4.4.0", "org.slf4j:slf4j-simple:1.7.36"]
 CONTROLLER, BROKERS = 0, (1, 2, 3)
 FIRST_PORT = 40  # of the controller; broker N is N above it
+# A client comes back to the address that a broker advertises, so a proxy in front of it must be what it advertises.
+# The listener LAB says "broker N is at LAB_ADVERTISED + N", where nobody listens until the fault lab's proxies do.
+LAB_ADVERTISED, LAB_REAL = 50, 53
 # The quick compiler alone: it starts in two thirds of the time, and nobody measures these brokers.
 JVM = [
     "-XX:TieredStopAtLevel=1",
@@ -33,7 +36,7 @@ JVM = [
 HEAP_MB = {CONTROLLER: 128, 1: 320, 2: 320, 3: 320}
 SHARED = {
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LAB:PLAINTEXT",
     "auto.create.topics.enable": "false",
     "default.replication.factor": 3,
     "min.insync.replicas": 2,
@@ -70,7 +73,11 @@ class Kafka:
     needs: Sequence[Package] = (apt.JAVA, apt.MAVEN)
 
     def settings(self) -> Mapping[str, str]:
-        return {"PILLARBOX_TEST_KAFKA": "kafka://" + ",".join(map(self._address, BROKERS))}
+        via = (f"{self._at(LAB_ADVERTISED + node)}={self._at(LAB_REAL + node)}" for node in BROKERS)
+        return {
+            "PILLARBOX_TEST_KAFKA": "kafka://" + ",".join(map(self._address, BROKERS)),
+            "PILLARBOX_TEST_KAFKA_VIA": ",".join(via),
+        }
 
     def parts(self) -> Mapping[str, Process]:
         return {_part(node): Process.at(self.place, _part(node)) for node in (CONTROLLER, *BROKERS)}
@@ -104,7 +111,10 @@ class Kafka:
         return maven.jars(self.place, "kafka-4.4.0", *LIBRARIES)
 
     def _address(self, node: int) -> str:
-        return f"127.0.0.1:{self.place.port(FIRST_PORT + node)}"
+        return self._at(FIRST_PORT + node)
+
+    def _at(self, offset: int) -> str:
+        return f"127.0.0.1:{self.place.port(offset)}"
 
     def _data(self, node: int) -> Path:
         return self.place.path("data", _part(node), owner=user_for("nobody"))
@@ -123,12 +133,10 @@ class Kafka:
         return ["java", *heap, *JVM, *log, "-cp", f"{self._jars()}/*", main, *arguments]
 
     def _properties(self, node: int) -> Path:
-        role = "controller" if node == CONTROLLER else "broker"
-        listener = "CONTROLLER" if node == CONTROLLER else "PLAINTEXT"
         properties = {
             "node.id": node,
-            "process.roles": role,
-            "listeners": f"{listener}://{self._address(node)}",
+            "process.roles": "controller" if node == CONTROLLER else "broker",
+            **self._listeners(node),
             "controller.quorum.voters": f"{CONTROLLER}@{self._address(CONTROLLER)}",
             "log.dirs": self._data(node),
             **SHARED,
@@ -136,6 +144,16 @@ class Kafka:
         path = self.place.path("data") / f"{_part(node)}.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         return path
+
+    def _listeners(self, node: int) -> dict[str, str]:
+        if node == CONTROLLER:
+            return {"listeners": f"CONTROLLER://{self._address(node)}"}
+        plain = f"PLAINTEXT://{self._address(node)}"
+        return {
+            "listeners": f"{plain},LAB://{self._at(LAB_REAL + node)}",
+            "advertised.listeners": f"{plain},LAB://{self._at(LAB_ADVERTISED + node)}",
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
 
     def _format(self) -> None:
         """Gives each node its empty log folder. One run of Kafka's tool, then copies: three JVM starts less."""
