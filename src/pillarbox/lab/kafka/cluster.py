@@ -13,7 +13,6 @@ import signal
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import DEVNULL, STDOUT, Popen, run
@@ -26,6 +25,7 @@ from .topics import admin, wait_for
 
 BROKERS: Final = (1, 2, 3)
 _CONTROLLER: Final = 0
+_START: Final = 120.0  # seconds; some 8 s when the machine has nothing else to do
 _JVM: Final = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
 _SHARED: Final[Mapping[str, object]] = {
     "controller.listener.names": "CONTROLLER",
@@ -68,16 +68,26 @@ class Cluster:
         return f"127.0.0.1:{self._ports[node]}"
 
     def format(self) -> None:
-        """Give every node its empty folder."""
-        identity = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=").replace("-", "A")
-        with ThreadPoolExecutor(len(self._ports)) as pool:
-            list(pool.map(lambda node: self._format(node, identity), self._ports))
+        """Give every node its empty folder: one run of Kafka's tool, then copies with ids of their own."""
+        tool = ["kafka.tools.StorageTool", "format", "--cluster-id", _random_id(), "--config"]
+        with self._log(_CONTROLLER).open("ab") as log:
+            command = [*self._java, *tool, str(self._properties(_CONTROLLER))]
+            done = run(command, stdin=DEVNULL, stdout=log, stderr=STDOUT, timeout=_START, check=False)
+        if done.returncode != 0:
+            raise LabError(f"Kafka's storage tool failed: {self._end_of_log(_CONTROLLER)}")
+        for node in BROKERS:
+            shutil.copytree(self._folder / str(_CONTROLLER), self._folder / str(node))
+            meta = self._folder / str(node) / "meta.properties"
+            lines = [line.partition("=") for line in meta.read_text().splitlines()]
+            own = {"node.id": str(node), "directory.id": _random_id()}
+            meta.write_text("".join(f"{name}{equals}{own.get(name, value)}\n" for name, equals, value in lines))
 
     def start(self, *nodes: int) -> None:
         """Start brokers, and wait until the cluster counts them in (a killed one: once its old session is over)."""
         for node in nodes:
             self._spawn(node)
-        wait_for(lambda: all(set(nodes) <= self._known_to(node) for node in nodes), f"brokers {nodes} are up")
+        what = f"brokers {', '.join(map(str, nodes))} are up"
+        wait_for(lambda: all(set(nodes) <= self._known_to(node) for node in nodes), what, _START)
 
     def start_all(self) -> None:
         """Controller and brokers."""
@@ -109,16 +119,9 @@ class Cluster:
             command = [*self._java, "kafka.Kafka", str(self._properties(node))]
             self._running[node] = Popen(command, stdin=DEVNULL, stdout=log, stderr=STDOUT)
 
-    def _format(self, node: int, identity: str) -> None:
-        tool = ["kafka.tools.StorageTool", "format", "--cluster-id", identity, "--config", str(self._properties(node))]
-        with self._log(node).open("ab") as log:
-            done = run([*self._java, *tool], stdin=DEVNULL, stdout=log, stderr=STDOUT, timeout=120, check=False)
-        if done.returncode != 0:
-            raise LabError(f"Kafka's storage tool failed: {self._log(node).read_text(errors='replace')[-1_000:]}")
-
     def _known_to(self, node: int) -> set[int]:
         if self._running[node].poll() is not None:
-            raise LabError(f"A broker of the lab has ended: {self._log(node).read_text(errors='replace')[-1_000:]}")
+            raise LabError(f"A broker of the lab has ended: {self._end_of_log(node)}")
         try:
             return set(admin(self.address(node)).list_topics(timeout=2).brokers)
         except KafkaException:
@@ -126,6 +129,9 @@ class Cluster:
 
     def _log(self, node: int) -> Path:
         return self._folder / f"{node}.log"
+
+    def _end_of_log(self, node: int) -> str:
+        return self._log(node).read_text(errors="replace")[-1_000:]
 
     def _properties(self, node: int) -> Path:
         settings = {
@@ -187,6 +193,10 @@ def _java(home: Path) -> list[str]:
     # Brokers must not outlive a lab that is killed; where the system has no such tool, only a killed lab leaves some.
     guard = shutil.which("setpriv")
     return [*([guard, "--pdeathsig", "KILL"] if guard else []), java, *_JVM, "-cp", f"{jars.resolve()}/*"]
+
+
+def _random_id() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=").replace("-", "A")
 
 
 def _free_ports(count: int) -> list[int]:
