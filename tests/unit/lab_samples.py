@@ -280,8 +280,13 @@ RUN_FACTS = RunFacts(
     20,
     {"Pillarbox": "0.1.0", "Python": "3.11.2", "PostgreSQL": "15.20", "Kafka": "4.4.0", "confluent-kafka": "2.14.0"},
     {
-        "database": {"isolation": "READ COMMITTED", "synchronous_commit": "on"},
-        "broker": {"nodes": ["1", "2", "3"], "rack": NotVisible("not configured")},
+        "database": {
+            "database": "postgres",
+            "server_version": "15.20",
+            "isolation": "READ COMMITTED",
+            "synchronous_commit": "on",
+        },
+        "broker": {"broker": "kafka", "nodes": ["1", "2", "3"], "rack": NotVisible("not configured")},
     },
     {"postgres": 0.0004, "kafka": -0.0031, "rabbitmq": NotVisible("AMQP has no way to ask for the time")},
     "pillarbox lab run --rounds 20 --seed 7 --database postgresql+psycopg://lab:***@db/lab --broker kafka://k1:9092",

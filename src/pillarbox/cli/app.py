@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .commands import config, consume, dead, dead_letters, demo, effects, held, inbox, init, prune, relay, status
+from .commands import config, consume, dead, dead_letters, demo, effects, held, inbox, init, lab, prune, relay, status
 
 app = typer.Typer(
     name="pillarbox",
@@ -28,6 +28,7 @@ app.add_typer(inbox.app, name="inbox")
 app.add_typer(effects.app, name="effects")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.command("demo")(demo.demo)
+app.add_typer(lab.app, name="lab")
 app.add_typer(config.app, name="config")
 
 

@@ -52,7 +52,9 @@ def save_cell(folder: Path, cell: CellResult) -> None:
     """Write one cell's file; a run that is ended later keeps it."""
     place = folder / _CELLS
     place.mkdir(parents=True, exist_ok=True)
-    write_whole(place / f"{cell.key}.json", as_text({"format": FORMAT, "cell": to_json(cell)}))
+    file, text = place / f"{cell.key}.json", as_text({"format": FORMAT, "cell": to_json(cell)})
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        write_whole(file, text)
 
 
 def save_run(folder: Path, run: Run) -> None:

@@ -155,8 +155,16 @@ def _applied(texts: Texts, cell: CellResult) -> Markup | None:
     if not by_consumer:
         return None
     times = sorted({number for found in by_consumer.values() for number in found} | {0, 1})
-    rows = [(name, *(f"{found.get(number, 0):,}" for number in times)) for name, found in by_consumer.items()]
+    rows = [
+        (consumer_name(texts, name), *(f"{found.get(number, 0):,}" for number in times))
+        for name, found in by_consumer.items()
+    ]
     return table(texts.applied_caption, (texts.consumer, *(texts.times(one) for one in times)), rows, class_="numbers")
+
+
+def consumer_name(texts: Texts, name: str) -> str:
+    """``C2 Inbox`` for one of the lab's own ways of consuming, else its name."""
+    return f"{name} {texts.strategies[name].name}" if name in texts.strategies else name
 
 
 # What happened ----------------------------------------------------------------------------------------------------

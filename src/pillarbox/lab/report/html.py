@@ -10,7 +10,7 @@ from .matrix import matrix
 from .reading import Grid, as_expected, grids, in_reading_order, ran, surprising, troubled
 from .style import script, style
 from .texts import Texts
-from .words import clock_lines, strategy_name, surprise_lines, utc, window_name
+from .words import clock_lines, servers, strategy_name, surprise_lines, utc, window_name
 
 
 def page(run: Run, texts: Texts) -> str:
@@ -53,7 +53,8 @@ def _header(run: Run, texts: Texts) -> Markup:
     said = [
         (texts.started, f"{utc(facts.started)[:-4]} UTC"),
         (texts.lasted, texts.seconds(sum(cell.seconds for cell in run.cells))),
-        *((name, version) for name, version in facts.versions.items()),
+        *((texts.servers, one) for one in [", ".join(servers(facts))] if one),
+        *((name, facts.versions[name]) for name in ("pillarbox", "Python") if name in facts.versions),
     ]
     return el(
         "header",
@@ -134,12 +135,12 @@ def _cells(run: Run, texts: Texts) -> Markup | None:
 def _ran_on(run: Run, texts: Texts) -> Markup:
     facts = run.facts
     versions = [(name, el("code", cut(str(value), 300))) for name, value in facts.versions.items()]
-    servers = [(name, shown(texts, value)) for name, value in facts.servers.items()]
+    about = [(name, shown(texts, value)) for name, value in facts.servers.items()]
     return el(
         "section",
         el("h2", texts.ran_on),
         table(texts.versions, ("", ""), versions, class_="kv") if versions else None,
-        table(texts.servers, ("", ""), servers, class_="kv") if servers else None,
+        table(texts.servers, ("", ""), about, class_="kv") if about else None,
         [el("p", line, class_="quiet") for line in clock_lines(texts, facts)],
         [el("h4", texts.command), el("pre", el("code", facts.command))] if facts.command else None,
     )

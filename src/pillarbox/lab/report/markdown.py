@@ -9,14 +9,14 @@ from .cell import headline
 from .markup import cut, printable
 from .reading import Grid, agreement, applied, as_expected, grids, in_reading_order, ran, surprising, troubled
 from .texts import Texts, texts
-from .words import expected_of, plain, strategy_name, surprise_lines, utc, window_name
+from .words import expected_of, plain, servers, strategy_name, surprise_lines, utc, window_name
 
 
 def document(run: Run) -> str:
     """The whole file."""
     words = texts("en")
     facts = run.facts
-    versions = ", ".join(f"{name} {value}" for name, value in facts.versions.items())
+    versions = ", ".join([*servers(facts), *(f"{name} {value}" for name, value in facts.versions.items())])
     parts = [
         f"# {words.title}",
         _safe(words.lead(len(ran(run)), facts.rounds, facts.seed)),

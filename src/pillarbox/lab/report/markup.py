@@ -66,6 +66,8 @@ def printable(text: str) -> str:
     >>> printable("bell\\x07")
     'bell\\\\x07'
     """
+    if text.isprintable():
+        return text
     return "".join(one if one.isprintable() or one in _SPACES else _escaped(one) for one in text)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
-from ..model import CellKey, CellResult, EventId, Facts, Impossible, Moment, Outcome, Planned, Run, Verdict
+from ..model import CellKey, CellResult, EventId, Facts, Impossible, Lane, Moment, Outcome, Planned, Run, Verdict
 from ..windows import WINDOWS
 
 WINDOW_ORDER: Final = tuple(one.id for one in WINDOWS)
@@ -158,11 +159,34 @@ def facts_of(cell: CellResult, event_id: EventId) -> Facts | None:
     return next((one for one in cell.facts if one.event_id == event_id), None)
 
 
-def moments_of(cell: CellResult, event_id: EventId | None) -> tuple[Moment, ...]:
-    """One event's moments in order, with those in between that belong to no event (a restart, a cut)."""
+def moments_of(cell: CellResult, event_id: EventId) -> tuple[Moment, ...]:
+    """One event's moments in order, with those of no event (a kill, an end, a relay's batch) that concern it.
+
+    Those of a lane concern it until the process ends that left the event's last trace there; where the event has left
+    none, from its first to its last moment anywhere. Of equal ones in a row, the first says how many they are.
+    """
     own = [one for one in cell.timeline if one.event_id == event_id]
-    if event_id is None or not own:
-        return tuple(sorted(own, key=lambda one: one.at))
+    if not own:
+        return ()
     first, last = min(one.at for one in own), max(one.at for one in own)
-    around = [one for one in cell.timeline if one.event_id is None and first <= one.at <= last]
-    return tuple(sorted([*own, *around], key=lambda one: one.at))
+    until = {lane: _until(cell, lane, own, last) for lane in Lane}
+    shared = [one for one in cell.timeline if one.event_id is None and first <= one.at <= until[one.lane]]
+    return tuple(_counted(sorted([*own, *shared], key=lambda one: one.at)))
+
+
+def _until(cell: CellResult, lane: Lane, own: list[Moment], last: float) -> float:
+    here = [one.at for one in own if one.lane is lane]
+    if not here:
+        return last
+    ends = [one.at for one in cell.timeline if one.lane is lane and one.kind == "end" and one.at >= max(here)]
+    return min(ends, default=max(here))
+
+
+def _counted(moments: list[Moment]) -> Iterator[Moment]:
+    for (lane, what, event_id, kind), group in groupby(moments, key=lambda m: (m.lane, m.what, m.event_id, m.kind)):
+        equal = list(group)
+        repeated = len(equal) > 1 and event_id is None and kind == "step"
+        if repeated:
+            yield Moment(equal[0].at, lane, f"{what} ({len(equal)})", None, equal[0].source)
+        else:
+            yield from equal

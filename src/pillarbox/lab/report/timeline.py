@@ -17,7 +17,7 @@ from .texts import Texts
 LIMIT: Final = 60
 """Moments in one picture; an event that was sent again and again may have more."""
 
-_TIME, _LANE, _TEXT = 92, 76, 372  # widths in pixels: time, each lane, the words
+_TIME, _LANE, _TEXT = 92, 84, 380  # widths in pixels: time, each lane, the words
 _LANES: Final = tuple(Lane)
 _X0: Final = _TIME
 _TEXT_X: Final = _X0 + _LANE * len(_LANES) + 20
@@ -75,7 +75,7 @@ def _placed(texts: Texts, moments: Sequence[Moment]) -> Iterator[Placed]:
     for moment in moments:
         pause = moment.at - before if before is not None else 0.0
         y += _GAP if pause >= _LONG else 0
-        lines = tuple(_wrapped(cut(printable(" ".join(texts.said.get(moment.what, moment.what).split())), 200)))
+        lines = tuple(_wrapped(cut(printable(" ".join((texts.said(moment.what) or moment.what).split())), 200)))
         yield Placed(moment, y, lines, pause)
         y, before = y + _ROW + _LINE * (len(lines) - 1), moment.at
 

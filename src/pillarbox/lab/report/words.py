@@ -24,8 +24,8 @@ def strategy_name(texts: Texts, strategy: str) -> Named:
 
 def sentence(texts: Texts, english: str, element: str = "span", **attributes: str) -> Markup:
     """One of the lab's own sentences in the report's language, or the English one, marked as English."""
-    here = texts.said.get(english)
-    foreign = here is None and texts.language != "en"
+    here = texts.said(english)
+    foreign = here is None
     return el(element, here or english, lang="en" if foreign else None, **attributes)
 
 
@@ -59,6 +59,17 @@ def state_of(cell: CellResult) -> str:
         return "surprise"
     seen = {outcome for outcome, _ in counts(cell)}
     return "good" if seen == {Outcome.NOTHING} else "wire" if seen == {Outcome.DUPLICATE} else "harm"
+
+
+def servers(facts: RunFacts) -> tuple[str, ...]:
+    """The names and versions of the database and the broker, as far as the run has met them."""
+    found = []
+    for kind in ("database", "broker"):
+        about = facts.servers.get(kind)
+        if isinstance(about, Mapping):
+            words = [about.get(kind), about.get("server_version")]
+            found.append(" ".join(plain(one) for one in words if one and not isinstance(one, NotVisible)))
+    return tuple(one for one in found if one)
 
 
 def utc(moment: float) -> str:

@@ -22,8 +22,8 @@ class Named:
 class Texts:
     """Every word of a report in one language. Functions take numbers and names and give a whole phrase.
 
-    ``said`` translates the lab's own sentences (of plans, of timelines), by the English one; what it lacks is shown in
-    English, and marked so.
+    ``said`` translates the lab's own English sentences (of plans, timelines, verdicts); what it gives None for is shown
+    in English, and marked so.
     """
 
     language: str  # as in <html lang>
@@ -66,7 +66,7 @@ class Texts:
     counted: Callable[[Outcome, int], str]
     windows: Mapping[str, Named]
     strategies: Mapping[str, Named]
-    said: Mapping[str, str]
+    said: Callable[[str], str | None]
 
     cells: str
     open_all: str

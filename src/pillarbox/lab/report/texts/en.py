@@ -146,7 +146,7 @@ TEXTS: Final = Texts(
         "C2": Named("Inbox", "A mark with a unique key, in the same transaction as the work."),
         "CA": Named("Acknowledge first", "The broker is told before the work is done, as auto-commit does."),
     },
-    said={},
+    said=lambda english: english,
     cells="Cell by cell",
     open_all="Open all",
     close_all="Close all",

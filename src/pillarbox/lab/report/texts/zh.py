@@ -8,7 +8,7 @@ from typing import Final
 
 from ...model import Lane, Outcome
 from . import Named, Texts
-from .zh_said import SAID
+from .zh_said import said
 
 _NAMES: Final = {
     Outcome.GHOST: "幽灵消息",
@@ -114,7 +114,7 @@ TEXTS: Final = Texts(
         "C2": Named("收件箱", "带唯一键的标记与业务写入同在一个事务。"),
         "CA": Named("先应答再做", "工作还没做就先告诉代理，自动提交正是如此。"),
     },
-    said=SAID,
+    said=said,
     cells="逐组查看",
     open_all="全部展开",
     close_all="全部收起",

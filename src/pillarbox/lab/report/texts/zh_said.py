@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -12,12 +13,6 @@ _PLANS: Final = {
     # shared
     "SQLite is a file that the process itself writes: there is no answer that could be lost on the way.": (
         "SQLite 是进程自己直接写入的文件，没有会在途中丢失的答复。"
-    ),
-    "A window of the consuming side; how the event was sent plays no part in it.": (
-        "这是消费侧的窗口，与事件如何发送无关。"
-    ),
-    "A window of the sending side; how the event is consumed plays no part in it.": (
-        "这是发送侧的窗口，与事件如何消费无关。"
     ),
     "There is no relay: whoever commits also sends.": "没有中继：谁提交，谁发送。",
     "Nobody holds a lease while sending.": "发送时没有谁持有租约。",
@@ -54,8 +49,8 @@ _PLANS: Final = {
     ),
     # S3
     "Retries are in the memory of a process, and it is dead.": "重试记在进程的内存里，而进程已经死了。",
-    "It takes the lost answer for a failure and sends again; the broker cannot know that it is the same.": (
-        "它把丢失的答复当成失败，于是再发一次；代理无从知道这是同一个事件。"
+    "It takes the lost answer for a failure and sends again: for the broker, another message.": (
+        "它把丢失的答复当成失败，于是再发一次；在代理看来，那是另一条消息。"
     ),
     "An open transaction ends with its process, and the hook was never called.": (
         "未提交的事务随进程结束，钩子从未被调用。"
@@ -93,6 +88,43 @@ _PLANS: Final = {
     "What the dead relay knew is gone; the next one sends again: twice on the wire, once in the inbox.": (
         "死去的中继所知道的都没了，下一个中继再发一次：线路上两次，收件箱里一次。"
     ),
+    # S6
+    "The log has only what was committed.": "日志里只有已提交的内容。",
+    "What is committed is in the log, whoever is dead.": "已提交的内容就在日志里，无论谁死了。",
+    "The connector goes on from where it noted last, and sends again what it had sent since.": (
+        "连接器从上次记下的位置继续，把之后已经发过的再发一遍。"
+    ),
+    "A connector holds no lease on rows; Kafka Connect sees to it that one task runs.": (
+        "连接器不对行持有租约；由 Kafka Connect 保证只有一个任务在运行。"
+    ),
+    "This release has no relay that reads the database's log.": "本版本没有读取数据库日志的中继。",
+    "Only Kafka has such a transaction; this run is on embedded.": "只有 Kafka 有这种事务；本次运行用的是内嵌日志。",
+    "Only Kafka has such a transaction; this run is on rabbitmq.": "只有 Kafka 有这种事务；本次运行用的是 RabbitMQ。",
+    # consuming
+    "It was applied and not acknowledged, so it is delivered again, and applied again.": (
+        "已经执行却没有应答，于是再次投递，又执行一遍。"
+    ),
+    "It is delivered again, and the look finds what was committed before.": "再次投递时，一查就查到先前已提交的结果。",
+    "It is delivered again, and the mark that was committed with the effect refuses it.": (
+        "再次投递时，与效果一同提交的标记把它挡了回去。"
+    ),
+    "The broker has its acknowledgement and will not deliver it again; nobody has applied it.": (
+        "代理已拿到应答，不会再投递；而谁也没有执行过它。"
+    ),
+    "Both deliveries are applied; nothing tells that they are one event.": (
+        "两次投递都执行了，没有什么能表明它们是同一个事件。"
+    ),
+    "Both look before either has committed, and both find nothing.": "双方都在对方提交之前去查，于是都查不到。",
+    "SQLite has one writer: the second one waits for the first one's commit, and finds the mark.": (
+        "SQLite 只容一个写入者：后者等到前者提交，便会看到标记。"
+    ),
+    "The second one's mark waits for the first one's transaction, and is refused when it commits.": (
+        "后者的标记要等前者的事务，前者一提交，后者就被拒绝。"
+    ),
+    "What is acknowledged on delivery is not delivered to a second one.": (
+        "一投递就应答的消息，不会再投递给第二个消费者。"
+    ),
+    # S5
     "Alarm and event end with the process, both.": "告警与事件一起随进程消失。",
     "The commit stands, whoever knows of it, and the relay reads what stands.": (
         "提交已经生效，不管有没有人知道；中继读到的正是已经生效的内容。"
@@ -137,4 +169,95 @@ _TIMELINES: Final = {
     "mark and effect are committed, nothing is acknowledged": "标记与效果已提交，尚未应答",
 }
 
+_STRUCK: Final = {
+    "SIGKILL": "SIGKILL",
+    "SIGCONT": "SIGCONT",
+    "SIGSTOP": "SIGSTOP",
+    "an exception is raised": "抛出异常",
+    "the answer is thrown away": "答复被丢弃",
+    "its connection is cut": "它的连接被切断",
+    "another producer takes the transactional id": "另一个生产者夺走了事务编号",
+}
+
 SAID: Final[Mapping[str, str]] = MappingProxyType(_PLANS | _TIMELINES)
+"""Sentences that are always the same."""
+
+_ROLES: Final = {"application": "应用", "relay": "中继", "consumer": "消费者"}
+_SERVERS: Final = {"database": "数据库", "broker": "消息代理"}
+_OUTCOMES: Final = {
+    "ghost": "幽灵消息",
+    "loss": "丢失",
+    "duplicate": "重复发送",
+    "applied twice": "重复生效",
+    "not applied": "漏处理",
+}
+_CLAUSES: Final = {
+    "The database has the row": "数据库里有这一行",
+    "The database has no row": "数据库里没有这一行",
+    "the broker holds nothing": "代理里什么也没有",
+    "nothing in the outbox will tell of it": "发件箱里没有什么会再去通知",
+    "it waits in the outbox and is told as soon as a relay runs": "它在发件箱里等着，中继一运行就会发出",
+    "the outbox has set it aside, where people see it and can replay it": "发件箱把它搁置在人看得见、可以重放的地方",
+    "whether the outbox still holds it is not visible": "发件箱里是否还有它，不可见",
+}
+
+_Found = re.Match[str]
+_PATTERNS: Final[tuple[tuple[str, Callable[[_Found], str | None]], ...]] = (
+    (r"(.+) \((application|relay|consumer) (\d+)\)", lambda m: _about(m[1], f"（{_ROLES[m[2]]} {m[3]}）")),
+    (r"(application|relay|consumer) (\d+) ends: (.+)", lambda m: f"{_ROLES[m[1]]} {m[2]} 结束：{m[3]}"),
+    (r"SIGSTOP, for longer than its lease of ([\d.]+) s", lambda m: f"SIGSTOP，停得比它 {m[1]} 秒的租约更久"),
+    (
+        r"from here on the answers of the (database|broker) are lost",
+        lambda m: f"从这里起，{_SERVERS[m[1]]}的答复都在途中丢失",
+    ),
+    (r"the link to the (database|broker) is cut", lambda m: f"通往{_SERVERS[m[1]]}的连接被切断"),
+    (r"the link to the (database|broker) is whole again", lambda m: f"通往{_SERVERS[m[1]]}的连接恢复完好"),
+    (r"(.+) \((\d+)\)", lambda m: _repeated(m[1], m[2])),
+    (r"alarm row", lambda m: "告警行"),
+    (r"outbox row", lambda m: "发件箱行"),
+    (r"record (\S+)", lambda m: f"消息 {m[1]}"),
+    (r"(\w+) of (\S+)", lambda m: f"{m[2]} 的 {m[1]}"),
+)
+_PARTS: Final[tuple[tuple[str, Callable[[_Found], str | None]], ...]] = (
+    (r"the broker holds one record \((.+)\)", lambda m: f"代理里有一条消息（{m[1]}）"),
+    (r"the broker holds (\d+) records \((.+)\)", lambda m: f"代理里有 {m[1]} 条消息（{m[2]}）"),
+    (r"what the broker holds is not visible \((.+)\)", lambda m: f"代理里有什么，不可见（{m[1]}）"),
+    (r"(\S+) has not applied it", lambda m: f"{m[1]} 没有执行过"),
+    (r"(\S+) applied it once", lambda m: f"{m[1]} 执行了一次"),
+    (r"(\S+) applied it (?:twice|(\d+) times)", lambda m: f"{m[1]} 执行了 {m[2] or '2'} 次"),
+)
+
+
+def said(english: str) -> str | None:
+    """The Chinese for a sentence of the lab's, or None."""
+    if english in SAID:
+        return SAID[english]
+    return _matched(_PATTERNS, english) or _verdict(english)
+
+
+def _matched(patterns: tuple[tuple[str, Callable[[_Found], str | None]], ...], english: str) -> str | None:
+    for pattern, chinese in patterns:
+        if found := re.fullmatch(pattern, english):
+            return chinese(found)
+    return None
+
+
+def _about(what: str, whom: str) -> str | None:
+    known = _STRUCK.get(what) or _matched(_PATTERNS, what)
+    return known and known + whom
+
+
+def _repeated(what: str, times: str) -> str | None:
+    known = SAID.get(what)
+    return known and f"{known}（{times} 次）"
+
+
+def _verdict(english: str) -> str | None:
+    """A verdict's sentence: clauses, and perhaps what they amount to."""
+    body, _, named = english.removesuffix(".").partition(": ")
+    clauses = [_CLAUSES.get(one) or _matched(_PARTS, one) for one in body.split("; ")]
+    outcomes = [_OUTCOMES.get(one) for one in named.split(", ")] if named else []
+    if None in clauses or None in outcomes:
+        return None
+    tail = f"：{'、'.join(one for one in outcomes if one)}" if outcomes else ""
+    return "；".join(one for one in clauses if one) + tail + "。"
