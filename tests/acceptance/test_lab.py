@@ -1,4 +1,4 @@
-"""The fault lab as a stranger runs it: two real cells, Ctrl-C in the middle, and everything that is refused before it begins."""
+"""The fault lab as a stranger runs it: real cells, Ctrl-C in the middle, and what is refused before it begins."""
 
 from __future__ import annotations
 
