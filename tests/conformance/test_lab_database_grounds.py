@@ -172,6 +172,7 @@ class TestSettings:
         assert found["autocommit"] is False
         expected = {"sqlite": "SERIALIZABLE", "postgres": "READ COMMITTED"}
         assert found["isolation_level"] == expected.get(database_name, "REPEATABLE READ")
+        assert found["relay_isolation_level"] == expected.get(database_name, "READ COMMITTED")
         durability = {
             "sqlite": {"journal_mode": "wal", "synchronous": "FULL"},
             "postgres": {"synchronous_commit": "on"},

@@ -100,7 +100,11 @@ class Ground:
         return self._patiently(lambda shop, consumers: read_facts(shop, consumers, event_ids, records))
 
     def settings(self) -> Mapping[str, Any]:
-        """The server, the driver, and what an application's session gets that asks for nothing special."""
+        """The server, the driver, and what an application's session gets that asks for nothing special.
+
+        ``relay_isolation_level`` is what Pillarbox asks for in its own sessions: those of relays and of the inbox.
+        """
+        own = self._patiently(lambda shop, _: shop.get_isolation_level())
         engine = plain_engine(self.shop_url)
         try:
             with engine.connect() as connection, connection.begin():
@@ -109,6 +113,7 @@ class Ground:
                     "driver": driver_of(engine),
                     "isolation_level": connection.get_isolation_level(),
                     "autocommit": is_autocommit(connection),
+                    "relay_isolation_level": own,
                     **self.kind.settings(connection),
                 }
         except exc.DBAPIError as error:

@@ -10,7 +10,6 @@ from typing import Any, Final
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
-    KafkaException,
     Message,
     Producer,
     TopicPartition,
@@ -29,7 +28,7 @@ from ..ports import Address
 from .claims import Claim, forget
 from .clocks import offset
 from .kafka_reading import count_uncommitted, ends_of, read_committed
-from .kafka_topics import DEADLINE, cluster, connect, create, new_topic, remove, unavailable
+from .kafka_topics import DEADLINE, answer_of, clock_of, cluster, connect, create, new_topic, remove
 
 PARTITIONS: Final = 4
 _SESSION_MS: Final = 6_000
@@ -97,14 +96,14 @@ class KafkaGround:
         }
 
     def committed(self, consumer: str) -> Mapping[str, Any]:
-        """The group's committed offsets and the ends that it can reach (the last stable offsets), by partition."""
+        """The group's committed offsets and the ends that it can reach (the last stable offsets), by partition.
+
+        ``lag`` is the offsets in between. The mark at a transaction's end has an offset, too, and is never handed out.
+        """
         ends = ends_of(self._config, self.topic)
         places = [TopicPartition(self.topic, number) for number in ends]
         asked = ConsumerGroupTopicPartitions(consumer, places)
-        try:
-            answer = self._admin.list_consumer_group_offsets([asked], request_timeout=DEADLINE)[consumer].result(15)
-        except KafkaException as error:
-            raise unavailable(error) from error
+        answer = answer_of(self._admin.list_consumer_group_offsets([asked], request_timeout=DEADLINE)[consumer])
         at = {one.partition: one.offset if one.offset >= 0 else None for one in answer.topic_partitions}
         return {
             "group": consumer,
@@ -118,15 +117,16 @@ class KafkaGround:
         resource = ConfigResource(ResourceType.TOPIC, self.topic)
         names = (MIN_IN_SYNC, "unclean.leader.election.enable", "message.timestamp.type", "flush.messages")
         try:
-            asked = self._admin.describe_configs([resource], request_timeout=DEADLINE)[resource].result(15)
+            asked = answer_of(self._admin.describe_configs([resource], request_timeout=DEADLINE)[resource])
             found = {name: asked[name].value for name in names if name in asked}
-        except KafkaException as error:
-            why = NotVisible(f"the user may not ask: {error.args[0].str()}")
-            found = dict.fromkeys(names, why)
+        except BrokerUnavailable as error:
+            found = dict.fromkeys(names, NotVisible(error.message))
+        whole = cluster(self._admin)
         return {
             "broker": self.name,
             "server_version": NotVisible("the client has no request that tells a broker's release"),
-            "brokers": len(self._admin.list_topics(timeout=DEADLINE).brokers),
+            "cluster": whole.cluster_id,
+            "brokers": len(whole.brokers),
             "replication_factor": self.replicas,
             "isolation_level": "read_committed",
             **found,
@@ -137,7 +137,7 @@ class KafkaGround:
 
         It counts in milliseconds.
         """
-        probe = _clock(self.topic)
+        probe = clock_of(self.topic)
         producer = Producer({**self._config, "linger.ms": 0, "message.timeout.ms": int(DEADLINE * 1000)})
         producer.produce(probe, b"")  # the first record of a topic takes its time
         producer.flush(DEADLINE)
@@ -166,14 +166,10 @@ def kafka_ground(url: str, claimed: Claim) -> Iterator[KafkaGround]:
     settings = {MIN_IN_SYNC: "2"} if replicas == 3 else {}  # with fewer, the broker's own default
     try:
         create(
-            admin, [new_topic(claimed.name, PARTITIONS, replicas, settings), new_topic(_clock(claimed.name), 1, 1, {})]
+            admin,
+            [new_topic(claimed.name, PARTITIONS, replicas, settings), new_topic(clock_of(claimed.name), 1, 1, {})],
         )
         yield KafkaGround(url, claimed.name, replicas, admin, config)
     finally:
-        remove(admin, {claimed.name})
+        remove(admin, {claimed.name}, (claimed.name, clock_of(claimed.name)))
         forget(claimed.name)
-
-
-def _clock(topic: str) -> str:
-    """The topic whose records tell the time."""
-    return f"{topic}.clock"

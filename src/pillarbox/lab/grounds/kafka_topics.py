@@ -7,12 +7,14 @@ named after a marked one (``….dead``, ``….retry``) belong to it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
 from zlib import crc32
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, but not in its __all__
     AdminClient,
     ConfigResource,
@@ -24,10 +26,18 @@ from ...errors import BrokerUnavailable
 from ...publish.kafka.url import parse_kafka_url
 from .claims import abandoned, base_of, claimed_here, forget
 
+log = logging.getLogger("pillarbox.lab")
+
+T = TypeVar("T")
+
 CLAIMED: Final = "kafka"
 DEADLINE: Final = 10.0
 _SIGNATURE: Final = "delete.retention.ms"
 _READY_SECONDS: Final = 20.0
+_ANSWER_SECONDS: Final = DEADLINE + 5  # the client gives up before
+_NO_ANSWER: Final = frozenset(  # gone since it was listed, or not to be asked about: then it has no mark
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}
+)
 
 
 def foreign_topics(url: str, prefix: str) -> list[str]:
@@ -43,7 +53,8 @@ def remove_left_topics(url: str) -> list[str]:
     """Remove the topics and groups that killed runs on this machine have left; returns their names."""
     _, admin = connect(url)
     with abandoned(CLAIMED) as claims:
-        removed = remove(admin, {one.name for one in claims})
+        bases = {one.name for one in claims}
+        removed = remove(admin, bases, bases | set(map(clock_of, bases)))
         for one in claims:
             if one.name in removed:
                 forget(one.name)
@@ -61,6 +72,11 @@ def signature(name: str) -> dict[str, str]:
     return {_SIGNATURE: _sign(name)}
 
 
+def clock_of(topic: str) -> str:
+    """The topic beside it whose records tell the time."""
+    return f"{topic}.clock"
+
+
 def _sign(name: str) -> str:
     return str(86_400_000 + crc32(f"pillarbox lab {name}".encode()))
 
@@ -73,10 +89,12 @@ def _signs(admin: AdminClient, names: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, resource in resources.items():
         try:
-            found[name] = str(asked[resource].result(15)[_SIGNATURE].value)
-        except KafkaException as error:  # gone since it was listed, or not to be asked: then it has no mark
-            if error.args[0].retriable():
+            found[name] = str(asked[resource].result(_ANSWER_SECONDS)[_SIGNATURE].value)
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_ANSWER:
                 raise unavailable(error) from error
+        except TimeoutError as error:
+            raise unavailable(error) from error
     return found
 
 
@@ -86,20 +104,17 @@ def _belongs(name: str, bases: Collection[str]) -> bool:
 
 def create(admin: AdminClient, wanted: Sequence[NewTopic]) -> None:
     """Create the topics and wait until each partition has its leader and all replicas in sync."""
-    try:
-        for future in admin.create_topics(list(wanted), operation_timeout=DEADLINE).values():
-            future.result(15)
-        until = time.monotonic() + _READY_SECONDS
-        while not all(_is_ready(admin, one) for one in wanted):
-            if time.monotonic() > until:
-                raise BrokerUnavailable(f"The topic {wanted[0].topic} has no leaders after {_READY_SECONDS:g} s.")
-            time.sleep(0.02)
-    except KafkaException as error:
-        raise unavailable(error) from error
+    for future in admin.create_topics(list(wanted), operation_timeout=DEADLINE).values():
+        answer_of(future)
+    until = time.monotonic() + _READY_SECONDS
+    while not all(_is_ready(admin, one) for one in wanted):
+        if time.monotonic() > until:
+            raise BrokerUnavailable(f"The topic {wanted[0].topic} has no leaders after {_READY_SECONDS:g} s.")
+        time.sleep(0.02)
 
 
 def _is_ready(admin: AdminClient, wanted: NewTopic) -> bool:
-    there = admin.list_topics(wanted.topic, timeout=DEADLINE).topics[wanted.topic].partitions.values()
+    there = cluster(admin, wanted.topic).topics[wanted.topic].partitions.values()
     full = [one for one in there if one.leader >= 0 and len(one.isrs) == wanted.replication_factor]
     return len(full) == wanted.num_partitions
 
@@ -110,39 +125,62 @@ def new_topic(name: str, partitions: int, replicas: int, settings: Mapping[str, 
     return NewTopic(name, partitions, replicas, config=config)
 
 
-def remove(admin: AdminClient, bases: Collection[str]) -> list[str]:
-    """Delete the topics of these names and those named after them, the marked ones last; then the groups."""
+def remove(admin: AdminClient, bases: Collection[str], known: Collection[str] = ()) -> list[str]:
+    """Delete the topics of these names and those named after them, the marked ones last; then the groups.
+
+    ``known`` are topics that were made: a broker may not have heard yet of one that is new. Returns what was deleted.
+    """
     if not bases:
         return []
-    found = sorted(name for name in cluster(admin).topics if _belongs(name, bases))
-    for some in ([name for name in found if name not in bases], [name for name in found if name in bases]):
-        if some:
-            for future in admin.delete_topics(some, operation_timeout=DEADLINE).values():
-                try:
-                    future.result(15)
-                except KafkaException as error:
-                    raise unavailable(error) from error
+    names = {name for name in cluster(admin).topics if _belongs(name, bases)} | set(known)
+    deleted = _delete(admin, names.difference(bases)) + _delete(admin, names.intersection(bases))
     _remove_groups(admin, bases)
-    return found
+    return deleted
+
+
+def _delete(admin: AdminClient, names: Collection[str]) -> list[str]:
+    asked = admin.delete_topics(sorted(names), operation_timeout=DEADLINE) if names else {}
+    deleted: list[str] = []
+    for name, future in asked.items():
+        try:
+            future.result(_ANSWER_SECONDS)
+            deleted.append(name)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise unavailable(error) from error
+        except TimeoutError as error:
+            raise unavailable(error) from error
+    return deleted
 
 
 def _remove_groups(admin: AdminClient, bases: Collection[str]) -> None:
     """Groups that are empty. One that still has a dead member is forgotten by the broker, with its topic gone."""
-    listed = admin.list_consumer_groups(request_timeout=DEADLINE).result(15)
+    listed = answer_of(admin.list_consumer_groups(request_timeout=DEADLINE))
     groups = [one.group_id for one in listed.valid if _belongs(one.group_id, bases)]
-    if groups:
-        for future in admin.delete_consumer_groups(groups, request_timeout=DEADLINE).values():
-            future.exception(15)  # NON_EMPTY_GROUP, or gone already
+    for group, future in (admin.delete_consumer_groups(groups, request_timeout=DEADLINE) if groups else {}).items():
+        try:
+            future.result(_ANSWER_SECONDS)
+        except (KafkaException, TimeoutError) as error:
+            log.debug("the group %s was left to the broker: %s", group, error)
 
 
-def cluster(admin: AdminClient) -> Any:
-    """Its brokers and topics, as the client has them. Raises BrokerUnavailable (PB-005)."""
+def cluster(admin: AdminClient, topic: str | None = None) -> Any:
+    """Its brokers and topics (or one), as the client has them. Raises BrokerUnavailable (PB-005)."""
     try:
-        return admin.list_topics(timeout=DEADLINE)
+        return admin.list_topics(topic, timeout=DEADLINE) if topic else admin.list_topics(timeout=DEADLINE)
     except KafkaException as error:
         raise unavailable(error) from error
 
 
-def unavailable(error: KafkaException) -> BrokerUnavailable:
+def answer_of(future: Future[T]) -> T:
+    """What the cluster answered. Raises BrokerUnavailable (PB-005) for an error, and when nothing comes in time."""
+    try:
+        return future.result(_ANSWER_SECONDS)
+    except (KafkaException, TimeoutError) as error:
+        raise unavailable(error) from error
+
+
+def unavailable(error: KafkaException | TimeoutError) -> BrokerUnavailable:
     """Our error for the client's."""
-    return BrokerUnavailable(f"Kafka did not do what the lab asked: {error.args[0].str()}.")
+    reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
+    return BrokerUnavailable(f"Kafka did not do what the lab asked: {reason}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any, Final
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
+from ...errors import BrokerUnavailable
 from ...event.destination import Destination, Exchange
 from ...publish.broker_url import PARTS
 from ...publish.rabbitmq.url import RabbitUrl, parse_rabbitmq_url
@@ -21,6 +23,8 @@ from .rabbitmq_names import ARGUMENT, open_channel, remove
 
 ROUTING_KEY: Final = "lab.alarm"
 _UNUSED_MS: Final = 86_400_000  # queues of a killed run are deleted by the broker after a day without use
+_SECONDS: Final = 10.0
+_MOST_PUSHED: Final = 65_535  # AMQP's prefetch count has two bytes
 _READ_BEFORE: Final = "x-delivery-count"  # how often the lab itself has looked
 _QUEUE: Final = {
     "x-queue-type": "quorum",
@@ -81,13 +85,13 @@ class RabbitGround:
 
     def records(self) -> tuple[Record, ...]:
         """Everything in the audit queue, in its order; it is given back, nothing is taken out."""
-        found: list[Record] = []
         with open_channel(self._parsed) as channel:
-            while True:
-                method, properties, _ = channel.basic_get(self.audit, auto_ack=False)
-                if method is None or properties is None:
-                    return tuple(found)  # nothing was acknowledged: closing the channel gives all of it back
-                found.append(_record(f"{self.audit}#{len(found) + 1}", properties))
+            count = _counts(channel, self.audit)["ready"]
+            if not count:
+                return ()
+            found = [_record(f"{self.audit}#{at}", one) for at, one in enumerate(_first(channel, self.audit, count), 1)]
+            _give_back(channel, self.audit, count)
+        return tuple(found)
 
     def state(self) -> Mapping[str, Any]:
         """By queue: its type, what is ready, members and leader."""
@@ -166,6 +170,34 @@ def rabbitmq_ground(url: str, claimed: Claim) -> Iterator[RabbitGround]:
 def _counts(channel: BlockingChannel, queue: str) -> dict[str, Any]:
     answer = channel.queue_declare(queue, passive=True).method
     return {"type": "quorum", "ready": int(answer.message_count), "consumers": int(answer.consumer_count)}
+
+
+def _first(channel: BlockingChannel, queue: str, count: int) -> Iterator[pika.BasicProperties]:
+    """The properties of its first ``count`` messages. Raises BrokerUnavailable (PB-005) when they do not come."""
+    pushed = min(count, _MOST_PUSHED)
+    channel.basic_qos(prefetch_count=pushed)  # without it, a quorum queue hands out 2,000
+    for at, (method, properties, _) in enumerate(channel.consume(queue, inactivity_timeout=_SECONDS), 1):
+        if method is None or properties is None:
+            raise BrokerUnavailable(f"RabbitMQ handed out {at - 1} of {count} messages of {queue}, and then none.")
+        yield properties
+        if at == pushed:
+            break
+    for at in range(pushed, count):
+        method, properties, _ = channel.basic_get(queue)
+        if method is None or properties is None:
+            raise BrokerUnavailable(f"RabbitMQ handed out {at} of {count} messages of {queue}, and then none.")
+        yield properties
+
+
+def _give_back(channel: BlockingChannel, queue: str, count: int) -> None:
+    """Return what was handed out, and wait until it is there again for the next look."""
+    channel.cancel()  # what it was handed and has not looked at yet goes back by this
+    channel.basic_nack(0, multiple=True, requeue=True)
+    until = time.monotonic() + _SECONDS
+    while _counts(channel, queue)["ready"] < count:
+        if time.monotonic() > until:
+            raise BrokerUnavailable(f"RabbitMQ did not put {count} messages of {queue} back within {_SECONDS:g} s.")
+        time.sleep(0.005)
 
 
 def _record(place: str, properties: pika.BasicProperties) -> Record:
