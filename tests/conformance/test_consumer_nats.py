@@ -44,7 +44,7 @@ class Nats:
                 return [DeadCopy(one.key, _with_key(one), one.body) for one in found]
 
     def unacknowledged(self, source: str, consumer: str) -> int:
-        info = self.streams.api(f"CONSUMER.INFO.{source}.{durable_of(consumer)}")
+        info = self.streams.api(f"CONSUMER.INFO.{source}.{durable_of(consumer, source)}")
         return int(info["num_pending"] + info["num_ack_pending"])
 
 

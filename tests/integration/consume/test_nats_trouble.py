@@ -16,10 +16,12 @@ from pillarbox import Consumer, Received
 from pillarbox.consume.deadletters import Choice, chosen, open_dead_letters, replay
 from pillarbox.consume.engine import consumer_engine
 from pillarbox.consume.nats.names import durable_of
+from pillarbox.consume.sources import make_source
 from pillarbox.errors import BadConsumer, BrokerUnavailable, SourceMissing
+from pillarbox.ports import Source
 from pillarbox.store.install import install
 from pillarbox.testing.conformance.consumer_deadletters import ORDER
-from pillarbox.testing.conformance.consumer_world import ConsumerWorld, Thing, a_message, write_effect
+from pillarbox.testing.conformance.consumer_world import QUICK_RETRY, ConsumerWorld, Thing, a_message, write_effect
 from pillarbox.testing.conformance.source_world import SourceWorld, fetch, ids, nothing_comes
 from tests.conformance.test_consumer_nats import Nats
 from tests.nats_server import OwnNats, own_nats
@@ -58,7 +60,7 @@ def world(nats: Nats, engine: Engine) -> ConsumerWorld:
 
 
 def test_a_server_that_is_killed_costs_a_pause_and_nothing_else(world: ConsumerWorld, server: OwnNats) -> None:
-    consumer = world.consumer_of_things(ack_wait=2.0)
+    consumer = world.consumer_of_things(options={"ack_wait": 2.0})
     world.send(*[world.message(n) for n in range(20)])
     with consumer.start() as running:
         running.wait_until(lambda: consumer.stats.applied >= 20, WAIT)
@@ -70,7 +72,7 @@ def test_a_server_that_is_killed_costs_a_pause_and_nothing_else(world: ConsumerW
 
 
 def test_a_server_that_freezes_is_waited_for(world: ConsumerWorld, server: OwnNats) -> None:
-    consumer = world.consumer_of_things(ack_wait=1.0, deadline=1.0)
+    consumer = world.consumer_of_things(options={"ack_wait": 1.0, "deadline": 1.0})
     world.send(world.message(1))
     with consumer.start() as running:
         running.wait_until(lambda: consumer.stats.acknowledged == 1, WAIT)
@@ -87,7 +89,7 @@ def test_a_server_that_freezes_is_waited_for(world: ConsumerWorld, server: OwnNa
 
 
 def test_a_consumer_that_is_stopped_while_the_server_is_frozen_ends(world: ConsumerWorld, server: OwnNats) -> None:
-    consumer = world.consumer_of_things(deadline=1.0)
+    consumer = world.consumer_of_things(options={"deadline": 1.0})
     with consumer.start() as running:
         running.wait_until(lambda: running.alive, WAIT)
         server.send(signal.SIGSTOP)
@@ -104,7 +106,7 @@ def test_a_consumer_deleted_at_the_server_is_made_again(world: ConsumerWorld, na
     world.send(world.message(1))
     with consumer.start() as running:
         running.wait_until(lambda: consumer.stats.acknowledged == 1, WAIT)
-        nats.streams.api(f"CONSUMER.DELETE.{world.source}.{durable_of(consumer.name)}")
+        nats.streams.api(f"CONSUMER.DELETE.{world.source}.{durable_of(consumer.name, world.source)}")
         world.send(world.message(2))
         running.wait_until(lambda: consumer.stats.applied == 2, WAIT)
     assert world.notes() == ["1", "2"]  # the first came again, and its mark was found
@@ -114,7 +116,7 @@ def test_a_consumer_deleted_at_the_server_is_made_again(world: ConsumerWorld, na
 
 
 def test_a_handler_may_take_longer_than_the_server_waits(world: ConsumerWorld) -> None:
-    consumer, calls = world.consumer(ack_wait=0.6, ahead=5), list[int]()
+    consumer, calls = world.consumer(options={"ack_wait": 0.6}, ahead=5), list[int]()
 
     @consumer.on("thing.happened")
     def handle(event: Received[Thing], session: Session) -> None:
@@ -157,9 +159,10 @@ def test_many_retries_that_wait_do_not_hold_up_others(nats: Nats) -> None:
     source_world = SourceWorld(nats)
     source_world.send(*[source_world.message(n) for n in range(300)])
     with source_world.member(prefetch=50) as member:
-        for incoming in fetch(member, 300):
-            member.put_back(incoming, 60.0, "later", 1)
-            member.acknowledge([incoming])
+        for _ in range(6):
+            for incoming in fetch(member, 50):
+                member.put_back(incoming, 60.0, "later", 1)
+                member.acknowledge([incoming])
         (more,) = source_world.send(source_world.message(9))
         assert ids(fetch(member, 1)) == [more]
 
@@ -170,7 +173,8 @@ def test_many_retries_that_wait_do_not_hold_up_others(nats: Nats) -> None:
 def test_patterns_and_several_sources_of_one_stream_come_by_one_consumer(nats: Nats, engine: Engine) -> None:
     name = nats.streams.make("{}.>")
     pattern, plain = f"{name}.orders.*", f"{name}.payments"
-    consumer, seen = Consumer(f"c.{name}", database=engine, broker=nats.broker, sources=[pattern, plain]), list[str]()
+    seen = list[str]()
+    consumer = Consumer(f"c.{name}", database=engine, broker=nats.broker, sources=[pattern, plain], retry=QUICK_RETRY)
 
     @consumer.on("thing.happened")
     def handle(event: Received[Thing]) -> None:
@@ -194,6 +198,22 @@ def test_patterns_and_several_sources_of_one_stream_come_by_one_consumer(nats: N
         assert list(box.letters()) == []
 
 
+def test_a_process_that_does_not_know_a_source_yet_gets_nothing_of_it(nats: Nats) -> None:
+    """As while a new version is rolled out: what the old one has no handler for, it would skip."""
+    name = nats.streams.make("{}.>")
+    old, new = _member(nats.broker, f"{name}.a"), make_source(nats.broker, "stock", [f"{name}.a", f"{name}.b"], {})
+    old.open()
+    new.open()
+    nats.send([a_message(f"{name}.b", n) for n in range(20)])
+    got = fetch(new, 20)
+    new.put_back(got[0], 0.0, "again", 1)
+    new.acknowledge(got)
+    assert nothing_comes(old, 0.3)
+    assert fetch(new, 1)[0].source == f"{name}.b"
+    old.close()
+    new.close()
+
+
 def test_a_source_in_two_streams_and_a_stream_that_is_missing_are_named(nats: Nats) -> None:
     one, _ = nats.streams.make("twin.{}"), nats.streams.make("twin.{}")
     with pytest.raises(BadConsumer, match="spread over the streams"):
@@ -211,14 +231,16 @@ def test_a_source_in_two_streams_and_a_stream_that_is_missing_are_named(nats: Na
         ({"deliver_subject": "somewhere", "ack_policy": "explicit"}, "push consumer"),
         ({"ack_policy": "none"}, "ack policy"),
         ({"ack_policy": "explicit", "max_deliver": 3}, "max_deliver"),
+        ({"ack_policy": "explicit"}, "it reads all subjects"),
     ],
 )
 def test_a_consumer_made_by_somebody_else_that_would_lose_events_is_refused(
     nats: Nats, config: dict[str, object], why: str
 ) -> None:
     name = nats.streams.make()
-    body = {"stream_name": name, "config": {"durable_name": "stock", "name": "stock", **config}}
-    assert "error" not in nats.streams.api(f"CONSUMER.CREATE.{name}.stock", body)
+    durable = durable_of("stock", name)
+    body = {"stream_name": name, "config": {"durable_name": durable, "name": durable, **config}}
+    assert "error" not in nats.streams.api(f"CONSUMER.CREATE.{name}.{durable}", body)
     with pytest.raises(BadConsumer, match=why):
         _member(nats.broker, name).open()
 
@@ -242,7 +264,5 @@ def test_a_dead_letter_near_the_limit_leaves_headers_out_and_names_them(nats: Na
     assert (letter.headers["small"], letter.size) == ("s", 1024 * 1024 - 2_600)
 
 
-def _member(broker: str, source: str):  # type: ignore[no-untyped-def]
-    from pillarbox.consume.sources import make_source
-
+def _member(broker: str, source: str) -> Source:
     return make_source(broker, "stock", [source], {})

@@ -15,8 +15,8 @@ class Letter(NamedTuple):
     """One message that the consumer gave up.
 
     ``place`` is where it stands among the dead letters: partition/offset, on NATS its sequence, or on RabbitMQ its
-    number from the head of the queue, which changes when others leave. ``headers`` are the original ones and those that say why it is here.
-    ``handle`` is the box's own.
+    number from the head of the queue, which changes when others leave. ``headers`` are the original ones and those that
+    say why it is here. ``handle`` is the box's own.
     """
 
     place: str

@@ -50,10 +50,10 @@ class NatsBox:
         name = f"pillarbox dead-letters {self._consumer}"
         seconds = self._deadline / (2 * len(self._url.hosts))
         self._connection = self._ask(connect(self._url, name, first=0, seconds=seconds))
-        found = self._api(f"CONSUMER.INFO.{RETRY_STREAM}.{durable_of(self._consumer)}", None)
+        found = self._api(f"CONSUMER.INFO.{RETRY_STREAM}.{durable_of(self._consumer, self._source)}", None)
         if "error" in found:
             raise SourceMissing(
-                f"NATS at {self._url.shown} has no dead letters of a consumer {self._consumer!r}.",
+                f"NATS at {self._url.shown} has no dead letters of a consumer {self._consumer!r} of {self._source!r}.",
                 fix="Check the names of consumer and source; the consumer makes their places when it starts.",
             )
 

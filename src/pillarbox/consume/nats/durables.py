@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ...errors import BadConsumer, BrokerUnavailable, SourceMissing
 from ...publish.nats.connection import Connection
 from ...publish.nats.url import NatsUrl
-from .names import DEAD_STREAM, DEAD_SUBJECTS, RETRY_STREAM, RETRY_SUBJECTS
-
-_log = logging.getLogger("pillarbox.consume.nats")
+from .names import DEAD_STREAM, DEAD_SUBJECTS, RETRY_STREAM, RETRY_SUBJECTS, durable_of, retry_subject
 
 _NO_STREAM: Final = 10059
 _NO_CONSUMER: Final = 10014
@@ -20,11 +17,17 @@ _NS: Final = 1_000_000_000
 
 
 class Durable(NamedTuple):
-    """A consumer at the server, as it is. ``ack_wait`` in seconds."""
+    """A consumer at the server, as it is, for one source: of its events, or of its retries. ``ack_wait`` in seconds."""
 
     stream: str
     name: str
+    source: str
     ack_wait: float
+
+    @property
+    def retries(self) -> bool:
+        """True for the one that reads what waits to come again."""
+        return self.stream == RETRY_STREAM
 
 
 class Server:
@@ -86,27 +89,19 @@ class Server:
             if _number(made) != _STREAM_IS_THERE:  # another process was quicker, with other replicas
                 self._check(made, f"The stream {name!r} cannot be made: it")
 
-    async def durable(self, stream: str, name: str, subjects: Sequence[str], wanted: Mapping[str, Any]) -> Durable:
-        """The consumer of this name, made with ``wanted`` where there is none. BadConsumer (PB-041) names what is wrong
-        with one that is there."""
+    async def durable(self, stream: str, consumer: str, source: str, wanted: Mapping[str, Any]) -> Durable:
+        """The consumer at the server for a source, made with ``wanted`` where there is none. BadConsumer (PB-041) names
+        what is wrong with one that is there."""
+        name = durable_of(consumer, source)
+        subject = retry_subject(source, consumer) if stream == RETRY_STREAM else source
         found = await self._connection.ask(f"CONSUMER.INFO.{stream}.{name}", None, self._seconds)
-        filters = {"filter_subject": subjects[0]} if len(subjects) == 1 else {"filter_subjects": list(subjects)}
         if _number(found) == _NO_CONSUMER:
-            found = await self._create(stream, name, {**wanted, **filters, "durable_name": name, "name": name})
+            config = {**wanted, "filter_subject": subject, "durable_name": name, "name": name}
+            question = {"stream_name": stream, "config": config}
+            found = await self._connection.ask(f"CONSUMER.CREATE.{stream}.{name}.{subject}", question, self._seconds)
         self._check(found, f"The consumer {name!r} of the stream {stream!r}")
-        config = found["config"]
-        _check_durable(stream, name, config)
-        if sorted(_filters(config)) != sorted(subjects):
-            _log.info("consumer %s of the stream %s: its sources are now %s", name, stream, ", ".join(subjects))
-            rest = {key: value for key, value in config.items() if not key.startswith("filter_subject")}
-            found = await self._create(stream, name, {**rest, **filters})
-            self._check(found, f"The consumer {name!r} of the stream {stream!r}")
-        return Durable(stream, name, config.get("ack_wait", 30 * _NS) / _NS)
-
-    async def _create(self, stream: str, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        one = config.get("filter_subject")
-        subject = f"CONSUMER.CREATE.{stream}.{name}" + (f".{one}" if one else "")
-        return await self._connection.ask(subject, {"stream_name": stream, "config": config}, self._seconds)
+        _check_durable(stream, name, subject, found["config"])
+        return Durable(stream, name, source, found["config"].get("ack_wait", 30 * _NS) / _NS)
 
     def _missing(self, what: str) -> SourceMissing:
         return SourceMissing(f"NATS at {self._url.shown} has {what}.", fix="Make the stream, or correct `sources`.")
@@ -121,7 +116,7 @@ class Server:
         raise BrokerUnavailable(text)
 
 
-def _check_durable(stream: str, name: str, config: Mapping[str, Any]) -> None:
+def _check_durable(stream: str, name: str, subject: str, config: Mapping[str, Any]) -> None:
     wrong = None
     if config.get("deliver_subject"):
         wrong = "it is a push consumer"
@@ -129,16 +124,13 @@ def _check_durable(stream: str, name: str, config: Mapping[str, Any]) -> None:
         wrong = f"its ack policy is {config.get('ack_policy')}, not explicit"
     elif int(config.get("max_deliver") or -1) > 0:
         wrong = f"after {config['max_deliver']} deliveries the server gives a message up without a word (max_deliver)"
+    elif (found := config.get("filter_subject") or config.get("filter_subjects")) != subject:
+        wrong = f"it reads {found or 'all subjects'}, not {subject!r}"
     if wrong is not None:
         raise BadConsumer(
             f"The consumer {name!r} of the stream {stream!r} was made by somebody else, and {wrong}.",
             fix="Delete it (nats consumer rm) and let this one make it, or give the consumer another name.",
         )
-
-
-def _filters(config: Mapping[str, Any]) -> list[str]:
-    one = config.get("filter_subject")
-    return [one] if one else list(config.get("filter_subjects") or [])
 
 
 def _number(answer: Mapping[str, Any]) -> int:

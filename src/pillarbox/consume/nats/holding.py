@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 
 class Delivery(NamedTuple):
-    """A message as one delivery of it: ``reply`` is where its acknowledgement goes.
+    """A message as one delivery of it, by this consumer of its stream: ``reply`` is where its acknowledgement goes.
 
     ``before``: where it stood at first, of one that comes from the retry stream.
     """
 
     stream: str
+    durable: str
     sequence: int
     reply: str
     before: str = ""
@@ -36,6 +37,7 @@ class _Held:
     delivery: Delivery
     wait: float
     until: float
+    size: int
 
 
 class Holding:
@@ -49,10 +51,22 @@ class Holding:
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, delivery: Delivery, seconds: float) -> None:
-        """It was delivered just now; the server waits so long for a word."""
+    def count(self, stream: str, durable: str) -> int:
+        """How many of one consumer at the server are held."""
         with self._lock:
-            self._held[delivery.reply] = _Held(delivery, seconds, self._clock() + seconds)
+            found = [held.delivery for held in self._held.values()]
+        return sum(one.stream == stream and one.durable == durable for one in found)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is held."""
+        with self._lock:
+            return sum(held.size for held in self._held.values())
+
+    def take(self, delivery: Delivery, seconds: float, size: int = 0) -> None:
+        """It was delivered just now, with a body of ``size`` bytes; the server waits so long for a word."""
+        with self._lock:
+            self._held[delivery.reply] = _Held(delivery, seconds, self._clock() + seconds, size)
 
     def holds(self, delivery: Delivery) -> bool:
         """False once the server may have given it to somebody else, and after its release."""
@@ -78,8 +92,3 @@ class Holding:
             self._held = {reply: held for reply, held in self._held.items() if now < held.until}
             found = [held.delivery for held in self._held.values()]
         return sorted(found, key=lambda one: (one.stream, one.sequence))
-
-    def shortest_wait(self, default: float) -> float:
-        """The shortest time that the server waits for a word."""
-        with self._lock:
-            return min((held.wait for held in self._held.values()), default=default)

@@ -7,7 +7,7 @@ Not ``<source>.<consumer>.dead`` as elsewhere: a stream with the subjects ``orde
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 DEAD_STREAM: Final = "pillarbox-dead"
 RETRY_STREAM: Final = "pillarbox-retry"
@@ -17,13 +17,15 @@ RETRY_SUBJECTS: Final = "pillarbox.retry.>"
 _PLAIN: Final = "!#$&'()+,:;=@[]^`{|}~"
 
 
-def durable_of(consumer: str) -> str:
-    """The consumer's name at the server, which allows no dot.
+def durable_of(consumer: str, source: str) -> str:
+    """The consumer's name at the server for one of its sources; no dots, asterisks and the like are allowed there.
 
-    >>> durable_of("stock"), durable_of("stock.v2")
-    ('stock', 'stock%2Ev2')
+    One for each: with one for all, a process of an older version would get events of a source that it does not know.
+
+    >>> durable_of("stock", "orders"), durable_of("stock.v2", "orders.*")
+    ('stock@orders', 'stock%2Ev2@orders%2E%2A')
     """
-    return quote(consumer, safe="").replace(".", "%2E")
+    return f"{_token(consumer)}@{_token(source)}"
 
 
 def dead_subject(source: str, consumer: str) -> str:
@@ -32,22 +34,16 @@ def dead_subject(source: str, consumer: str) -> str:
     >>> dead_subject("orders.*", "stock")
     'pillarbox.dead.stock.orders.%2A'
     """
-    return f"pillarbox.dead.{durable_of(consumer)}.{_tail(source)}"
+    return f"pillarbox.dead.{_token(consumer)}.{_tail(source)}"
 
 
 def retry_subject(source: str, consumer: str) -> str:
     """Where a message of a source waits to come to this consumer again."""
-    return f"pillarbox.retry.{durable_of(consumer)}.{_tail(source)}"
+    return f"pillarbox.retry.{_token(consumer)}.{_tail(source)}"
 
 
-def retry_filter(consumer: str) -> str:
-    """The subjects of all that waits for this consumer."""
-    return f"pillarbox.retry.{durable_of(consumer)}.>"
-
-
-def source_of(subject: str) -> str:
-    """The source that a dead letter's or a retry's subject speaks of."""
-    return unquote(subject.split(".", 3)[3])
+def _token(text: str) -> str:
+    return quote(text, safe="").replace(".", "%2E")
 
 
 def _tail(source: str) -> str:

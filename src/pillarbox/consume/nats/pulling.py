@@ -20,6 +20,9 @@ HEARTBEAT_SECONDS: Final = 5.0
 """While there is nothing to deliver, the server says so often that the request still stands."""
 
 SILENCE_SECONDS: Final = 2.5 * HEARTBEAT_SECONDS
+PREFETCH_BYTES: Final = 16 * 1024 * 1024
+"""Of one request, and of what a member holds; a single message that is larger comes all the same."""
+
 PAUSE_SECONDS: Final = 0.1
 """Before a request that follows one the server would not serve, or for less than half of the room."""
 
@@ -49,6 +52,7 @@ class Puller:
         self._left = 0  # of the open request
         self._heard = 0.0
         self._refused: str | None = None
+        self._bytes = PREFETCH_BYTES
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -72,6 +76,7 @@ class Puller:
         self._left, self._heard, self._refused = wanted, loop.time(), None
         question = {
             "batch": wanted,
+            "max_bytes": self._bytes,
             "expires": int(EXPIRES_SECONDS * 1e9),
             "idle_heartbeat": int(HEARTBEAT_SECONDS * 1e9),
         }
@@ -79,9 +84,13 @@ class Puller:
         while self._left > 0 and self._refused is None and loop.time() - self._heard < SILENCE_SECONDS:
             await self._change(HEARTBEAT_SECONDS)
         if self._refused is not None:
-            await self._after(self._refused)
+            await self._after(self._refused, nothing=self._left == wanted)
 
-    async def _after(self, status: str) -> None:
+    async def _after(self, status: str, *, nothing: bool) -> None:
+        large = "maxbytes" in status.lower()
+        self._bytes = self._bytes * 2 if large and nothing else PREFETCH_BYTES
+        if large:
+            return
         if "deleted" in status.lower() or status.startswith(_NOBODY):
             raise BrokerUnavailable(f"The consumer {self._where} is gone: {status}.")
         if not status.startswith((_TIMEOUT, _NOT_FOUND)):

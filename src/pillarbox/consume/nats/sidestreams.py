@@ -12,8 +12,8 @@ from ...errors import BrokerUnavailable
 from ...ports import Confirmed
 from ...publish.nats.connection import FAILURES, Connection, reason_of
 from ...publish.nats.headers import size_of, written
-from ...publish.nats.session import MSG_ID
 from ...publish.nats.verdicts import verdict
+from ...publish.nats.writing import MSG_ID
 from ..dead import LEFT_OUT
 from ..retries import REASON
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeVar, get_args
 
@@ -47,7 +47,7 @@ class NatsSource:
         consumer: str,
         sources: Sequence[str],
         *,
-        prefetch: int = 200,
+        prefetch: int = 500,
         ack_wait: float = 30.0,
         start: Start = "all",
         deadline: float = 5.0,
@@ -99,10 +99,11 @@ class NatsSource:
         """Connect and set up; raises SourceMissing (PB-042), BrokerUnavailable (PB-005), AccessRefused (PB-008) or
         BadConsumer (PB-041)."""
         self._serving = self._loop.start(self._subscription.serve(self._opened))
-        try:
-            self._opened.result(6 * self._deadline)
-        except TimeoutError as error:
-            raise BrokerUnavailable(f"NATS at {self._url.shown} did not answer in time.") from error
+        wait([self._opened, self._serving], 6 * self._deadline, FIRST_COMPLETED)
+        if not self._opened.done():
+            self._raise_if_broken()
+            raise BrokerUnavailable(f"NATS at {self._url.shown} did not answer in time.")
+        self._opened.result()
 
     def poll(self, timeout: float, limit: int) -> list[Incoming]:
         """What has arrived; deliveries go on in the other thread, which also keeps them ours."""
@@ -169,7 +170,7 @@ class NatsSource:
 
     def _raise_if_broken(self) -> None:
         if self._serving is not None and self._serving.done():
-            raise RuntimeError("The thread of the NATS connection has ended.")
+            raise RuntimeError("The thread of the NATS connection has ended.") from self._serving.exception()
 
     def _ask(self, work: Coroutine[Any, Any, T]) -> T:
         try:

@@ -19,13 +19,12 @@ from ...ports import Incoming
 from ...publish.nats.connection import FAILURES, Connection, connect, reason_of
 from ...publish.nats.headers import read
 from ...publish.nats.url import NatsUrl
-from ...publish.subjects import takes
 from ..plan import OUTAGE_RETRY
 from ..retries import read_retry_headers, without_retry_headers
 from .durables import Durable, Server
 from .holding import Delivery, Holding
-from .names import RETRY_STREAM, durable_of, retry_filter, source_of
-from .pulling import Puller
+from .names import RETRY_STREAM
+from .pulling import PREFETCH_BYTES, Puller
 
 _log = logging.getLogger("pillarbox.consume.nats")
 
@@ -33,7 +32,6 @@ _FAILURES = (*FAILURES, PillarboxError)
 _SOON: Final = 0.005
 """Seconds. A retry that is due so soon is not sent back to wait."""
 
-_RETRY_WAIT_SECONDS: Final = 30.0
 _NOTICE_SECONDS: Final = 0.03
 _NAK, _PROGRESS = b"-NAK", b"+WPI"
 
@@ -144,16 +142,12 @@ class Subscription:
         self.connection = connection
 
     async def _find_durables(self, server: Server) -> list[Durable]:
-        by_stream: dict[str, list[str]] = {}
-        for source in self._sources:
-            by_stream.setdefault(await server.stream_of(source), []).append(source)
-        replicas = [await server.replicas_of(stream) for stream in by_stream]
-        await server.side_streams(max(replicas))
-        name = durable_of(self._consumer)
-        found = [await server.durable(stream, name, subjects, self._wanted) for stream, subjects in by_stream.items()]
+        streams = {source: await server.stream_of(source) for source in self._sources}
+        await server.side_streams(max([await server.replicas_of(stream) for stream in set(streams.values())]))
         # A message that waits there for its time is pending; they must not use up what may be.
         retry = {**self._wanted, "max_ack_pending": -1, "deliver_policy": "all"}
-        return [*found, await server.durable(RETRY_STREAM, name, [retry_filter(self._consumer)], retry)]
+        found = [await server.durable(at, self._consumer, source, self._wanted) for source, at in streams.items()]
+        return found + [await server.durable(RETRY_STREAM, self._consumer, source, retry) for source in streams]
 
     async def _deliver_until_lost(self) -> None:
         connection = self.connection
@@ -181,23 +175,23 @@ class Subscription:
         async def deliver(message: Msg) -> None:
             await self._on_message(connection, durable, message)
 
-        return Puller(
-            connection,
-            durable.stream,
-            durable.name,
-            most=self._prefetch,
-            room=lambda: 0 if self._closing else self._prefetch - len(self._holding),
-            deliver=deliver,
-        )
+        share = max(1, self._prefetch // len(self._sources))
+
+        def room() -> int:
+            if self._closing or self._holding.size >= PREFETCH_BYTES:
+                return 0
+            return max(0, share - self._holding.count(durable.stream, durable.name))
+
+        return Puller(connection, durable.stream, durable.name, most=share, room=room, deliver=deliver)
 
     # Messages ---------------------------------------------------------------------------------------------------------
 
     async def _on_message(self, connection: Connection, durable: Durable, message: Msg) -> None:
         headers = read(message.headers)
         facts = message.metadata
-        delivery = Delivery(durable.stream, facts.sequence.stream, message.reply)
-        attempts, source = 0, self._source_of(durable, message.subject)
-        if durable.stream == RETRY_STREAM:
+        delivery = Delivery(durable.stream, durable.name, facts.sequence.stream, message.reply)
+        attempts = 0
+        if durable.retries:
             waited = read_retry_headers(headers)
             left = waited.due - time.time()
             if left > _SOON:
@@ -205,30 +199,23 @@ class Subscription:
                 return
             headers, attempts = without_retry_headers(headers), waited.attempts
             delivery = delivery._replace(before=waited.position)
-        self._holding.take(delivery, durable.ack_wait)
-        redelivered = durable.stream != RETRY_STREAM and facts.num_delivered > 1
+        self._holding.take(delivery, durable.ack_wait, len(message.data))
+        redelivered = facts.num_delivered > 1 and not durable.retries
         key = headers.get(KEY)
-        self._deliver(Incoming(source, headers, message.data, key, delivery, redelivered, attempts))
-
-    def _source_of(self, durable: Durable, subject: str) -> str:
-        if durable.stream == RETRY_STREAM:
-            return source_of(subject)
-        return next((source for source in self._sources if takes(source, subject)), subject)
+        self._deliver(Incoming(durable.source, headers, message.data, key, delivery, redelivered, attempts))
 
     async def _keep(self, connection: Connection) -> None:
         """Tell the server of all that is held, three times within the time that it waits."""
-        while True:
-            wait = min((durable.ack_wait for durable in self._durables), default=_RETRY_WAIT_SECONDS)
+        wait = min(durable.ack_wait for durable in self._durables)
+        while True:  # at once after a reconnect, which took some of the time
+            if held := self._holding.all():
+                since = time.monotonic()
+                async with asyncio.timeout(wait / 3):
+                    for delivery in held:
+                        await connection.publish(delivery.reply, _PROGRESS)
+                    await connection.flush()  # its answer comes after the server has read what was before it
+                self._holding.extend(held, since)
             await asyncio.sleep(wait / 3)
-            held = self._holding.all()
-            if not held:
-                continue
-            since = time.monotonic()
-            async with asyncio.timeout(wait / 3):
-                for delivery in held:
-                    await connection.publish(delivery.reply, _PROGRESS)
-                await connection.flush()  # its answer comes after the server has read what was before it
-            self._holding.extend(held, since)
 
     # Leaving ----------------------------------------------------------------------------------------------------------
 
@@ -241,7 +228,7 @@ class Subscription:
                 async with asyncio.timeout(1.0):
                     # The server still knows the requests that nobody listens to any more. It notices with the first
                     # message that comes back, and puts that one behind those that have come back by then.
-                    firsts = {one.stream: one for one in reversed(held)}.values()
+                    firsts = {(one.stream, one.durable): one for one in reversed(held)}.values()
                     await self._refuse(connection, firsts)
                     await asyncio.sleep(_NOTICE_SECONDS)
                     await self._refuse(connection, [one for one in held if one not in firsts])

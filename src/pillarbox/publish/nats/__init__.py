@@ -2,7 +2,7 @@
 
 From the outside in: ``publisher`` is the face, ``session`` the connection and what is under way, ``line`` the order of
 messages, ``verdicts`` what answers mean, ``connection`` and ``loop`` what consumers use as well; ``headers``
-says how a message is written. Nothing but ``connection`` and ``session`` imports the client.
+and ``writing`` say how a message is written. Nothing but ``connection`` and ``session`` imports the client.
 """
 
 from .publisher import NatsPublisher

@@ -111,13 +111,11 @@ class Line:
             self._withhold(self._behind.pop(name, deque()), place.message, withheld(place.message))
         self._end()
 
-    def fail_rest(self, flight: Flight, *, sent: Outcome, waiting: Outcome) -> None:
-        """Give every message of the flight that has no outcome one: under way, or not sent."""
-        for index in sorted(flight.under_way):
-            self.fail(Place(flight, index), sent)
+    def fail_rest(self, flight: Flight, outcome: Outcome) -> None:
+        """Give every message of the flight that has none this outcome, or withhold it behind one that gets it."""
         for index in flight.unanswered():
             if flight.outcomes[index] is None:  # it may stand behind one that was just failed
-                self._drop(Place(flight, index), waiting)
+                self._drop(Place(flight, index), outcome)
         self._end()
 
     def send_no_more(self, flight: Flight) -> None:

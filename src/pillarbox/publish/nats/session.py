@@ -12,14 +12,14 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from ...errors import PillarboxError
-from ...event.message import KEY, to_headers
 from ...ports import Confirmed, Outcome, Rejected, Unavailable, Unknown
 from ..subjects import subject_of, why_not
 from .connection import FAILURES, Connection, connect, reason_of
-from .headers import size_of, written
+from .headers import size_of
 from .line import Flight, Line, Place
 from .url import NatsUrl
 from .verdicts import forbidden, no_leader, no_stream, too_large, verdict
+from .writing import headers_of
 
 log = logging.getLogger("pillarbox.publish.nats")
 
@@ -27,8 +27,6 @@ WINDOW_MESSAGES: Final = 1_000
 WINDOW_BYTES: Final = 16 * 1024 * 1024
 """What may be under way. More brings nothing, and what is under way when the connection breaks is unknown."""
 
-MSG_ID: Final = "Nats-Msg-Id"
-EXPECTED_STREAM: Final = "Nats-Expected-Stream"
 NO_RESPONDERS: Final = "503"
 _LOOK_AT_MOST: Final = 20
 
@@ -80,9 +78,7 @@ class Session:
         if self._sender is not None:
             self._sender.cancel()
         self._give_up("the publisher was closed")
-        for flight in list(self._line.flights):
-            closed = Unavailable("the publisher was closed")
-            self._line.fail_rest(flight, sent=closed, waiting=closed)
+        self._fail_all(Unavailable("the publisher was closed"))
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.farewell()
@@ -94,7 +90,11 @@ class Session:
             await self._wake.wait()
             self._wake.clear()
             while self._has_room and (place := self._line.next_one()) is not None:
-                await self._send(place)
+                try:
+                    await self._send(place)
+                except asyncio.CancelledError:
+                    self._line.fail(place, Unavailable("not sent: the connection was lost"))
+                    raise
 
     @property
     def _has_room(self) -> bool:
@@ -110,13 +110,11 @@ class Session:
         try:
             connection = await self._connected()
         except PillarboxError as error:
-            # Nothing is on the wire. The others would each wait for a connection.
-            away = Unavailable(error.message)
-            self._line.fail_rest(place.flight, sent=away, waiting=away)
+            self._fail_all(Unavailable(error.message))  # nothing is on the wire, and each would wait for a connection
             return
         if place.flight.outcomes[place.at] is not None:
             return  # its time was over meanwhile
-        headers = self._headers(place, subject)
+        headers = headers_of(message, subject, self._url)
         size = size_of(headers) + len(message.payload)
         if size > connection.max_payload:
             self._line.fail(place, too_large(size, connection.max_payload))
@@ -136,20 +134,6 @@ class Session:
         except FAILURES as error:  # raised before anything of it is written
             self._answered(token, Unavailable(f"not sent: {reason_of(error)}"))
             self._drop(connection, reason_of(error))
-
-    def _headers(self, place: Place, subject: str) -> dict[str, str]:
-        message = place.message
-        plain = to_headers(message)
-        if message.key is not None:
-            plain.append((KEY, message.key))
-        headers = written(plain)
-        if self._url.deduplicate:
-            # With the subject: one stream may have both destinations of an event, and would drop the second.
-            ((_, msg_id),) = written([("id", f"{message.event_id}:{subject}")]).items()
-            headers[MSG_ID] = msg_id
-        if self._url.stream is not None:
-            headers[EXPECTED_STREAM] = self._url.stream
-        return headers
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
@@ -239,26 +223,27 @@ class Session:
                 for subject in sorted(silent)[:_LOOK_AT_MOST]:
                     outcome = await self._why_nobody_answers(subject)
                     if isinstance(outcome, Rejected):
-                        self._fail_subject(flight, subject, outcome)
+                        self._fail_under_way(flight, outcome, subject)
         except FAILURES as error:
             self._drop(connection, f"no answer: {reason_of(error)}")
-
-    def _fail_subject(self, flight: Flight, subject: str, outcome: Outcome) -> None:
-        for token, sent in list(self._under_way.items()):
-            if sent.place.flight is flight and sent.subject == subject:
-                self._answered(token, outcome)
 
     def _expire(self, flight: Flight) -> None:
         if flight.left == 0:
             return
         late = f"no acknowledgement within {self._deadline:g} s"
         answers = self._connection is not None  # else the doubt has cut it
-        for token, sent in list(self._under_way.items()):
-            if sent.place.flight is flight:
-                self._forget(token)
-        unknown = Unknown(late, destination_healthy=False, broker_answers=answers)
-        self._line.fail_rest(flight, sent=unknown, waiting=Unavailable(f"not sent within {self._deadline:g} s"))
+        self._fail_under_way(flight, Unknown(late, destination_healthy=False, broker_answers=answers))
+        self._line.fail_rest(flight, Unavailable(f"not sent within {self._deadline:g} s"))
         self._wake.set()
+
+    def _fail_under_way(self, flight: Flight, outcome: Outcome, subject: str | None = None) -> None:
+        for token, sent in list(self._under_way.items()):
+            if sent.place.flight is flight and subject in (None, sent.subject):
+                self._answered(token, outcome)
+
+    def _fail_all(self, outcome: Outcome) -> None:
+        for flight in list(self._line.flights):
+            self._line.fail_rest(flight, outcome)
 
     # The connection ---------------------------------------------------------------------------------------------------
 
@@ -294,6 +279,10 @@ class Session:
         connection.abort()
         log.warning("NATS at %s: the connection was lost: %s", self._url.shown, why)
         self._give_up(f"the connection was lost: {why}")
+        if self._sender is not None and self._sender is not asyncio.current_task():
+            # The client waits without an end for a line that takes no more to take something.
+            self._sender.cancel()
+            self._sender = self._spawn(self._send_all())
 
     def _give_up(self, text: str) -> None:
         """What is under way is unknown; what was not sent stays in the line, for the next connection."""
