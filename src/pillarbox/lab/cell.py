@@ -176,7 +176,7 @@ def _settings(stage: Stage, seen: Seen, *, consuming: bool) -> Mapping[str, Any]
     transactional = not consuming and RUNNABLE[stage.key.strategy].transactional
     found |= {f"session.{name}": value for name, value in _session(stage.database.shop_url).items()}
     found |= _prefixed("sender", sender_settings(stage.broker.url, transactional=transactional))
-    if not consuming and RUNNABLE[stage.key.strategy].needs_relay:
+    if fault.point.startswith("relay."):
         found |= {"relay.lease_seconds": LEASE, "relay.broker_deadline_seconds": BROKER_DEADLINE}
     found |= _prefixed("database", seen.servers["database"]) | _prefixed("broker", seen.servers["broker"])
     if consuming:

@@ -24,10 +24,13 @@ from .recorder import Recorder
 from .schedule import Stroke
 
 LEASE: Final = 1.6
-"""Seconds until a dead relay's events go to the next one. The product's default is a minute: too long to watch."""
+"""Seconds until the events of a relay that was struck go to the next one. The product's default is a minute: too long to watch."""
 
 BROKER_DEADLINE: Final = 0.7
-"""Seconds that a relay waits for the broker's answer; it must be below half the lease."""
+"""Seconds that such a relay waits for the broker's answer; it must be below half the lease."""
+
+CALM: Final = (20.0, 8.0)
+"""Lease and deadline of a relay that nobody strikes: what it sends late on a busy machine must not be sent twice."""
 
 CONSUMER_LEASE: Final = 1.0
 """Seconds until a dead consumer's share of the embedded log goes to the next one."""
@@ -114,13 +117,14 @@ class Stage:
         return self._start("application", task, {"application.ready", *waits_at})
 
     def relay(self, ownership: str, *, waits_at: Collection[str] = (), broker_url: str | None = None) -> Process:
-        """The product's relay."""
+        """The product's relay. One that is to be struck waits at a point, and has a short lease."""
+        lease, deadline = (LEASE, BROKER_DEADLINE) if waits_at else CALM
         task = {
             "shop_url": self.database.shop_url,
             "broker_url": broker_url or self.broker.url,
             "ownership": ownership,
-            "lease": LEASE,
-            "broker_deadline": BROKER_DEADLINE,
+            "lease": lease,
+            "broker_deadline": deadline,
             "batch": 500,
         }
         return self._start("relay", task, waits_at)

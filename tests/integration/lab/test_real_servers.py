@@ -5,6 +5,7 @@ import pytest
 from pillarbox.lab.model import CellKey, CellResult, Outcome, Planned, Run
 from pillarbox.lab.options import LabOptions
 from pillarbox.lab.running import run_lab
+from tests.kafka_broker import kafka_broker
 
 pytestmark = pytest.mark.timeout(200)
 
@@ -61,6 +62,27 @@ def test_kafka_s_consumers_killed_and_raced(mysql_url: str, kafka_url: str) -> N
     assert cells["W4r-C1"].count(Outcome.TWICE) == 2
     assert cells["W4r-C2"].count(Outcome.NOTHING) == 2
     assert cells["W4-CA"].count(Outcome.SKIPPED) == 2
+
+
+@pytest.mark.long
+def test_kafka_s_answers_are_lost_on_the_way(mysql_url: str) -> None:
+    """Through the proxy before a broker that advertises it."""
+    with kafka_broker() as broker:
+        broker.proxy.close()  # the lab's own listens there now
+        via = f"127.0.0.1:{broker.proxy.port}=127.0.0.1:{broker.ports.plain}"
+        options = LabOptions(
+            mysql_url,
+            f"kafka://{broker.direct}",
+            windows=("W3",),
+            rounds=3,
+            kafka_via=via,
+        )
+        done = run_lab(options)
+    as_expected(done)
+    cells = {one.key.strategy: one for one in done.cells if one.ran}
+    assert set(cells) == {"S1", "S2", "S3", "S4", "S5-row", "S5-partition"}
+    assert cells["S1"].settings["fault"] == "LoseAnswer"
+    assert cells["S1"].count(Outcome.GHOST) == 3
 
 
 @pytest.mark.long

@@ -97,7 +97,8 @@ def test_no_process_outlives_the_lab(tmp_path: Path) -> None:
     """Even SIGKILL of the lab itself: nobody is left who could still send."""
     script = (
         "import sys, time; from pathlib import Path; from pillarbox.lab.processes import Crew\n"
-        "crew = Crew(); task = {'strategy': 'S2', 'shop_url': 'sqlite://', 'broker_url': 'embedded:' + sys.argv[2],"
+        "crew = Crew(); task = {'strategy': 'S2', 'shop_url': 'sqlite:///' + sys.argv[2] + '.db',"
+        " 'broker_url': 'embedded:' + sys.argv[2],"
         " 'destination': ['t', None], 'transactional_id': ''}\n"
         "q = crew.start('application', task, log=Path(sys.argv[1]))\n"
         "q.wait_for('application.ready'); print(q.pid, flush=True); time.sleep(60)"
