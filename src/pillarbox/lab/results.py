@@ -19,6 +19,7 @@ FORMAT: Final = 1
 """Of the files. A reader refuses a newer one; fields that are only added do not raise it."""
 
 _RUN, _CELLS = "run.json", "cells"
+_OURS: Final = (_RUN, "kafka.json")  # either of them in a folder shows that it is the lab's
 
 
 def prepare(folder: Path) -> None:
@@ -38,7 +39,7 @@ def prepare(folder: Path) -> None:
 def check(folder: Path) -> None:
     """Refuse what :func:`prepare` would refuse, and change nothing."""
     try:
-        if not folder.exists() or not any(folder.iterdir()) or (folder / _RUN).is_file():
+        if not folder.exists() or not any(folder.iterdir()) or any((folder / name).is_file() for name in _OURS):
             return
     except OSError as error:
         raise _unusable(folder, error) from error

@@ -9,6 +9,7 @@ import typer
 
 from ..exit_codes import ExitCode
 from ..options import AsJson
+from ..reaching import reach_broker, reached_database
 
 
 class Only(StrEnum):
@@ -40,34 +41,12 @@ def demo(
     from ...demo import run
     from ...demo.options import DemoOptions
 
-    server = _reached_database(database) if database else None
+    server = reached_database(database) if database else None
     if broker and not broker.startswith("embedded:"):
-        _reach_broker(broker)
+        reach_broker(broker)
     options = DemoOptions(
         only=only.value, database=server, broker=broker, orders=orders, kills=kills, seed=seed, json=json
     )
     code = run(options)
     if code != ExitCode.OK:
         raise typer.Exit(code)
-
-
-def _reached_database(url: str) -> str:
-    """The URL with its driver, once a connection was made: what is wrong is said before anything is made."""
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from ...store.engines import connect_error, relay_engine
-
-    engine = relay_engine(url)
-    try:
-        engine.connect().close()
-    except SQLAlchemyError as error:
-        raise connect_error(error, url) from error
-    finally:
-        engine.dispose()
-    return engine.url.render_as_string(hide_password=False)
-
-
-def _reach_broker(url: str) -> None:
-    from ...publish.registry import open_publisher
-
-    open_publisher(url).close()

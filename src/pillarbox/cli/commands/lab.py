@@ -80,6 +80,7 @@ def run(
     )
     cells = _cells(options)
     check(folder)
+    _reach(options)
     refuse_foreign(options.database, options.broker)
     # All that may be wrong has been looked at: from here on things are made.
     remove_leftovers(options.database, options.broker)
@@ -129,6 +130,16 @@ def report(
 
     found = load_run(folder)
     overview(folder, found, write(folder), json_wanted=json)
+
+
+def _reach(options: LabOptions) -> None:
+    """One attempt each. The lab itself has patience with a server that comes back; a mistyped port deserves none."""
+    from ..reaching import reach_broker, reached_database
+
+    if options.database is not None:
+        reached_database(options.database)
+    if options.broker is not None:
+        reach_broker(options.broker)
 
 
 def _each(ids: list[str] | None) -> tuple[str, ...]:

@@ -24,11 +24,12 @@ def write(folder: Path, languages: Sequence[str] = LANGUAGES) -> tuple[Path, ...
 
     Written anew from what was kept, as often as wanted. ConfigError (PB-001) where there is no run.
     """
+    from ..kafka.showing import load_trials
     from .html import page
     from .markdown import document
 
-    run = load_run(folder)
-    pages = {_FILES[language]: page(run, texts(language)) for language in languages}
+    run, trials = load_run(folder), load_trials(folder)
+    pages = {_FILES[language]: page(run, texts(language), trials) for language in languages}
     files = pages | {"report.md": document(run), "report.json": as_text(to_json(run))}
     for name, text in files.items():
         write_whole(folder / name, text)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ..kafka.trial import Trial
 from ..model import CellResult, Run
 from .cell import anchor, cell_section
 from .evidence import shown, table
@@ -10,11 +13,12 @@ from .matrix import matrix
 from .reading import Grid, as_expected, grids, in_reading_order, ran, surprising, troubled
 from .style import script, style
 from .texts import Texts
+from .trials import trials_section
 from .words import clock_lines, servers, strategy_name, surprise_lines, utc, window_name
 
 
-def page(run: Run, texts: Texts) -> str:
-    """The whole file."""
+def page(run: Run, texts: Texts, trials: Sequence[Trial] = ()) -> str:
+    """The whole file; ``trials`` are experiments with Kafka alone."""
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -34,6 +38,7 @@ def page(run: Run, texts: Texts) -> str:
             _grid(texts, sending, texts.sending, texts.sending_lead),
             _grid(texts, consuming, texts.consuming, texts.consuming_lead),
             _how(texts),
+            trials_section(texts, trials),
             _cells(run, texts),
             _ran_on(run, texts),
         ),

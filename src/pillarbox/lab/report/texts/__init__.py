@@ -141,6 +141,13 @@ class Texts:
     again: str
     nothing_to_show: str
 
+    kafka: str
+    kafka_lead: str
+    experiment: str
+    trial_counts: tuple[str, ...]  # sent, acknowledged, records, doubled, gone
+    leader: str
+    in_sync: str
+
     ran_on: str
     versions: str
     servers: str

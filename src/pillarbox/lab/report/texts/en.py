@@ -230,6 +230,15 @@ TEXTS: Final = Texts(
     event="Event",
     again="Run this cell again",
     nothing_to_show="Nothing was recorded.",
+    kafka="Kafka by itself",
+    kafka_lead=(
+        "What its idempotent producer recognises, and what its acknowledgements are worth when brokers stop. Doubled: "
+        "events with more than one record. Gone: acknowledged, and in no record."
+    ),
+    experiment="Experiment",
+    trial_counts=("sent", "acknowledged", "records", "doubled", "gone"),
+    leader="Leader",
+    in_sync="In-sync replicas",
     ran_on="What it ran on",
     versions="Versions",
     servers="Servers",

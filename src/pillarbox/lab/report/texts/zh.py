@@ -191,6 +191,14 @@ TEXTS: Final = Texts(
     event="事件",
     again="重新运行这组实验",
     nothing_to_show="没有记录。",
+    kafka="单看 Kafka",
+    kafka_lead=(
+        "它的幂等生产者能认出什么，节点停摆时各级确认又值多少。“重复”指一个事件有多条记录，“消失”指已确认却找不到记录。"
+    ),
+    experiment="实验",
+    trial_counts=("发送", "已确认", "记录", "重复", "消失"),
+    leader="首领",
+    in_sync="同步副本",
     ran_on="运行环境",
     versions="版本",
     servers="服务器",
