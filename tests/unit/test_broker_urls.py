@@ -71,8 +71,9 @@ def test_PB_002_a_bad_URL_says_how_it_is_written(url: str) -> None:
 
 
 def test_a_missing_client_names_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PB-003 for both brokers, with the client's package hidden."""
-    for url, client, extra in (("kafka://h", "confluent_kafka", "kafka"), ("amqps://h", "pika", "rabbitmq")):
+    """PB-003 for each broker, with the client's package hidden."""
+    kafka, rabbitmq = ("kafka://h", "confluent_kafka", "kafka"), ("amqps://h", "pika", "rabbitmq")
+    for url, client, extra in (kafka, rabbitmq, ("nats://h", "nats", "nats")):
         for name in [one for one in sys.modules if one.startswith("pillarbox.publish.") and extra in one]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, client, None)
@@ -82,7 +83,7 @@ def test_a_missing_client_names_the_line_that_installs_it(monkeypatch: pytest.Mo
 
 
 def test_the_registry_imports_no_client() -> None:
-    code = "import sys, pillarbox, pillarbox.publish.registry; print({'pika', 'confluent_kafka'} & set(sys.modules))"
+    code = "import sys, pillarbox, pillarbox.publish.registry; print({'pika', 'confluent_kafka', 'nats'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
@@ -91,6 +92,7 @@ def test_every_scheme_makes_a_publisher_that_says_so() -> None:
         "kafka": "kafka://h",
         "amqp": "amqp://h",
         "amqps": "amqps://h",
+        "nats": "nats://h",
         "embedded": "embedded:x",
         "memory": "memory:",
     }

@@ -167,6 +167,7 @@ def test_a_broker_that_is_away_at_the_start_is_a_clear_error(world: ConsumerWorl
     [
         ("kafka://nowhere", "confluent_kafka", "kafka"),
         ("amqp://nowhere", "pika", "rabbitmq"),
+        ("nats://nowhere", "nats", "nats"),
     ],
 )
 def test_a_missing_client_names_the_line_that_installs_it(
