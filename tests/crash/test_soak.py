@@ -17,9 +17,7 @@ from pillarbox.lab.soak.reading import read_books
 from pillarbox.lab.soak.report import PAGE_NAME, as_json, page, write
 from pillarbox.lab.soak.roles import Withdrawn, adding, engine_for
 from pillarbox.lab.soak.running import Progress
-from tests.own_postgres import own_postgres
-from tests.own_rabbitmq import own_rabbitmq
-from tests.restarting import commanded
+from tests.soak_servers import PAIRS
 
 CONSUMER = "pillarbox_lab_notifier"
 
@@ -82,39 +80,41 @@ def test_two_minutes_on_mysql_and_kafka(mysql_url: str, kafka_url: str, ownershi
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_soak_goes_through_restarts_of_its_database_and_its_broker(tmp_path: Path) -> None:
-    with own_postgres() as database, own_rabbitmq() as broker:
-
-        def restart_database() -> None:
-            database.kill()
-            database.start()
-
-        def restart_broker() -> None:
-            broker.parts()[broker.name].kill()
-            broker.start()
-
-        with commanded(restart_database) as first, commanded(restart_broker) as second:
-            options = SoakOptions(
-                seconds=60,
-                kill_every=0.5,
-                database=database.url,
-                broker=broker.url,
-                disturb=(first.command, second.command),
-                disturb_times=4,
-                out=tmp_path,
-            )
-            result = run_soak(options)
-            assert (first.errors, second.errors) == ([], [])
-            assert (first.times, second.times) == (2, 2), told(result)
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_soak_goes_through_restarts_of_its_database_and_its_broker(name: str, tmp_path: Path) -> None:
+    with PAIRS[name]() as pair:
+        options = SoakOptions(
+            seconds=60,
+            kill_every=0.5,
+            database=pair.database,
+            broker=pair.broker,
+            disturb=tuple(one.command for one in pair.commands),
+            disturb_times=4,
+            out=tmp_path,
+        )
+        result = run_soak(options)
+        assert sum(one.times for one in pair.commands) == 4, [one.errors for one in pair.commands]
     check(result)
     assert result.kills >= 90, told(result)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1500)
-def test_a_thousand_kills_in_ten_minutes(postgres_url: str, rabbitmq_url: str) -> None:
-    options = SoakOptions(seconds=600, kill_every=0.5, database=postgres_url, broker=rabbitmq_url, drain=300)
-    result = run_soak(options)
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_thousand_kills_in_ten_minutes(name: str, tmp_path: Path) -> None:
+    with PAIRS[name]() as pair:
+        commands = tuple(one.command for one in pair.commands)
+        result = run_soak(
+            SoakOptions(
+                seconds=600,
+                kill_every=0.5,
+                database=pair.database,
+                broker=pair.broker,
+                disturb=commands,
+                drain=300,
+                out=tmp_path,
+            )
+        )
     check(result)
     assert result.kills >= 1000, told(result)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...errors import LabError
 from ...masking import mask_whole_url
 from ...store.engines import relay_engine
-from ..grounds import broker_ground, database_ground, refuse_foreign
+from ..grounds import broker_ground, database_ground, refuse_foreign, remove_leftovers
 from ..model import NotVisible, Record
 from ..ports import PREFIX, BrokerGround, DatabaseGround
 from ..verdict import judge
@@ -94,6 +94,7 @@ def run_soak(options: SoakOptions, show: Show = lambda _: None, *, command: str 
         raise LabError("The soak kills and freezes processes with POSIX signals, which this system does not have.")
     began, load = time.time(), os.getloadavg()
     refuse_foreign(options.database, options.broker)
+    remove_leftovers(options.database, options.broker)
     with (
         _folder(options) as folder,
         database_ground(options.database, "soak") as database,
