@@ -9,6 +9,7 @@ import struct
 import termios
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close sends RST
+_IN_ORDER = struct.pack("ii", 0, 0)
 _CONNECT_DEADLINE = 5.0  # seconds
 _ARRIVE_DEADLINE = 1.0  # seconds; over loopback it takes microseconds, unless the other side does not read
 
@@ -49,11 +50,15 @@ class Link:
         self.client: End | None = None
         self.server: End | None = None
         self.forgotten = self.holed = False
-        self._accepted = accepted
+        self._accepted: socket.socket | None = accepted  # None: asyncio has taken it over
 
     async def connect(self, host: str, port: int) -> tuple[End, End]:
         """Reach the server; gives the client's end and the server's. Raises OSError when it is not there."""
-        self.client = End(*await asyncio.open_connection(sock=self._accepted))
+        accepted, self._accepted = self._accepted, None
+        if accepted is not None:
+            reset_at_close(accepted)  # should it be cut before it is open; asyncio closes it then
+        self.client = End(*await asyncio.open_connection(sock=accepted))
+        close_in_order(self.client.writer.get_extra_info("socket"))
         self.server = End(*await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT_DEADLINE))
         return self.client, self.server
 
@@ -73,7 +78,7 @@ class Link:
 
     def reset(self) -> None:
         """Both sides get a reset (RST) instead of an orderly end, at once."""
-        if self.client is None:
+        if self._accepted is not None:
             reset_at_close(self._accepted)
             self._accepted.close()
         for end in (self.client, self.server):
@@ -91,3 +96,9 @@ def reset_at_close(connection: socket.socket) -> None:
     """Let the connection end by a reset once it is closed."""
     if connection.fileno() >= 0:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+
+def close_in_order(connection: socket.socket) -> None:
+    """Undo :func:`reset_at_close`."""
+    if connection.fileno() >= 0:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _IN_ORDER)

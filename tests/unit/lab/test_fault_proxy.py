@@ -351,3 +351,18 @@ def test_closing_in_the_middle_of_a_fault_leaves_no_thread_no_socket_and_no_warn
     until(lambda: threading.active_count() <= threads + 1)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", proxy.port), SOON)
+
+
+def test_connections_that_are_cut_while_they_open_leave_nothing_behind(
+    proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(30):
+        clients = [socket.socket() for _ in range(5)]
+        for client in clients:
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.1", proxy.port))
+        proxy.cut()
+        for client in clients:
+            client.close()
+    until(lambda: proxy.connections == 0)
+    assert caplog.records == []  # asyncio logs what goes wrong in its callbacks

@@ -36,11 +36,12 @@ _SHARED: Final[Mapping[str, object]] = {
     "log.cleaner.dedupe.buffer.size": 4_194_304,  # 128 MiB by default, more than this heap can spare
     "num.network.threads": 2,
     "num.io.threads": 2,
-    # The controller takes a broker that is silent for 4 s (9 s by default) for dead. A leader by itself would drop a
+    # The controller takes a broker that is silent for 6 s (9 s by default) for dead. A leader by itself would drop a
     # slow follower after 30 s, Kafka's default: until then a frozen follower counts as in sync.
-    "broker.session.timeout.ms": 4_000,
+    "broker.session.timeout.ms": 6_000,
     "broker.heartbeat.interval.ms": 500,
     "replica.lag.time.max.ms": 30_000,
+    "replica.fetch.wait.max.ms": 200,
 }
 
 

@@ -19,6 +19,7 @@ from .trial import Setting, Sync, Trial
 
 LEADER, *FOLLOWERS = BROKERS
 _MOVE: Final = 30.0  # seconds for the cluster to take a silent broker out or to choose another leader
+_QUESTIONS: Final = 1.0  # seconds, five times what the leader lets a follower's question wait
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _WITHOUT: Final[Mapping[str, Setting]] = {"enable.idempotence": False, "message.timeout.ms": 60_000}
 _WITH: Final[Mapping[str, Setting]] = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": 60_000}
@@ -100,9 +101,9 @@ def early(cluster: Cluster, events: int = 20) -> tuple[Trial, ...]:
     begin = time.monotonic()
     with _running(cluster, EARLY, events) as trials:
         cluster.freeze(*FOLLOWERS)
-        # A follower has asked already for what comes next. Thawed, it finds the answer in its socket, and would have
-        # the events of a leader that is dead by then: one more record uses that question up.
-        trials[EARLY.index(ACKS_1)].sending.warm_up()
+        # A follower has asked already for what comes next. Thawed, it would find the answer in its socket, and have the
+        # events of a leader that is dead by then. The leader answers with nothing after replica.fetch.wait.max.ms.
+        time.sleep(_QUESTIONS)
         _send(trials)
         for one in trials[:2]:  # nobody has to wait for a follower
             one.sending.flush(5)
