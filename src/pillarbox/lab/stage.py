@@ -24,7 +24,7 @@ from .recorder import Recorder
 from .schedule import Stroke
 
 LEASE: Final = 1.6
-"""Seconds until the events of a relay that was struck go to the next one. The product's default is a minute: too long to watch."""
+"""Seconds until the events of a relay that was struck go to the next one. By default it is a minute: long to watch."""
 
 BROKER_DEADLINE: Final = 0.7
 """Seconds that such a relay waits for the broker's answer; it must be below half the lease."""
