@@ -83,7 +83,8 @@ def test_a_missing_client_names_the_line_that_installs_it(monkeypatch: pytest.Mo
 
 
 def test_the_registry_imports_no_client() -> None:
-    code = "import sys, pillarbox, pillarbox.publish.registry; print({'pika', 'confluent_kafka', 'nats'} & set(sys.modules))"
+    clients = {"pika", "confluent_kafka", "nats"}
+    code = f"import sys, pillarbox, pillarbox.publish.registry; print({clients} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
