@@ -18,7 +18,7 @@ from .processes import Crew
 from .recorder import by_way, seen_in_servers
 from .schedule import schedule
 from .senders import sender_settings
-from .stage import BROKER_DEADLINE, LEASE, BrokerLink, Reading, Stage
+from .stage import BROKER_DEADLINE, LEASE, BrokerLink, Cancelled, Reading, Stage
 from .strategies import RUNNABLE
 from .striking.application import strike_applications
 from .striking.consumer import read_everything, strike_consumers
@@ -56,15 +56,24 @@ def run_cell(
 ) -> tuple[CellResult, Seen | None]:
     """Run it; what goes wrong with the lab itself becomes the result's ``trouble``. Raises stage.Cancelled only."""
     began = time.monotonic()
+    failure: PillarboxError | Cancelled | None = None
     try:
         with (
             database_ground(options.database, str(key)) as database,
             broker_ground(options.broker, str(key)) as broker,
         ):
-            result, seen = _run(options, key, plan, crew, cancelled, database, broker, broker_link)
+            try:
+                result, seen = _run(options, key, plan, crew, cancelled, database, broker, broker_link)
+            except (PillarboxError, Cancelled) as error:  # not the grounds' trouble: they are removed as after success
+                failure = error
     except PillarboxError as error:
-        return CellResult(key, plan, command=command, seconds=time.monotonic() - began, trouble=error.message), None
-    return replace(result, command=command, seconds=time.monotonic() - began), seen
+        failure = error
+    if isinstance(failure, Cancelled):
+        raise failure
+    seconds = time.monotonic() - began
+    if failure is not None:
+        return CellResult(key, plan, command=command, seconds=seconds, trouble=failure.message), None
+    return replace(result, command=command, seconds=seconds), seen
 
 
 def _run(

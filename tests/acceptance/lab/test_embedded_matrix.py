@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -119,11 +118,12 @@ print(json.dumps([run.complete, [str(one.key) for one in run.cells if one.ran]])
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_keeps_what_was_finished_and_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
     lab = subprocess.Popen(
         [sys.executable, "-c", SCRIPT],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "XDG_STATE_HOME": str(tmp_path / "state")},
     )
     assert lab.stdout is not None
     assert lab.stdout.readline() == "cell\n"
@@ -134,5 +134,5 @@ def test_ctrl_c_keeps_what_was_finished_and_leaves_nothing_behind(number: signal
     assert not complete
     assert "W2-S2" in keys
     assert "W3r-S5-row" not in keys
-    assert tempfile.gettempdir() != str(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert [path for path in (tmp_path / "state").rglob("*") if path.is_file()] == []
