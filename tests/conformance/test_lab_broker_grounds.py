@@ -90,11 +90,11 @@ def _read_and_acknowledge(ground: BrokerGround, consumer: str, count: int) -> No
 def test_records_are_read_over_again_and_none_is_taken(ground: BrokerGround, broker_name: str) -> None:
     assert ground.records() == ()
     began = time.time()
-    ids = _send(ground, 5)
+    ids = _send(ground, 40)
     found = ground.records()
     assert {one.event_id for one in found} == set(map(str, ids))
     assert all(one.headers["id"] == one.event_id for one in found)
-    assert len({one.place for one in found}) == 5
+    assert len({one.place for one in found}) == 40
     assert ground.records() == found
     if broker_name == "kafka":
         assert all(one.at is not None and began - 0.2 <= one.at <= time.time() + 0.2 for one in found)

@@ -1,8 +1,7 @@
-"""RabbitMQ as the ground: an exchange, a quorum queue per consumer, and one that nobody consumes, to be read again."""
+"""RabbitMQ as the ground: an exchange, a quorum queue per consumer, and a stream of everything, to be read again."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +10,6 @@ from typing import Any, Final
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
-from ...errors import BrokerUnavailable
 from ...event.destination import Destination, Exchange
 from ...publish.broker_url import PARTS
 from ...publish.rabbitmq.url import RabbitUrl, parse_rabbitmq_url
@@ -20,19 +18,12 @@ from ..ports import Address
 from .claims import MARK, Claim, forget
 from .rabbitmq_management import Management, NoManagement
 from .rabbitmq_names import ARGUMENT, open_channel, remove
+from .rabbitmq_reading import OFFSET, read_stream
 
 ROUTING_KEY: Final = "lab.alarm"
-_UNUSED_MS: Final = 86_400_000  # queues of a killed run are deleted by the broker after a day without use
-_SECONDS: Final = 10.0
-_MOST_PUSHED: Final = 65_535  # AMQP's prefetch count has two bytes
-_READ_BEFORE: Final = "x-delivery-count"  # how often the lab itself has looked
-_QUEUE: Final = {
-    "x-queue-type": "quorum",
-    "x-expires": _UNUSED_MS,
-    ARGUMENT: MARK,
-    # Reading and giving back counts as a failed delivery, after 20 of which RabbitMQ 4 drops a message.
-    "x-delivery-limit": 1_000_000,
-}
+_UNUSED_MS: Final = 86_400_000  # a killed run's queues are deleted by the broker after a day without use
+_QUEUE: Final = {"x-queue-type": "quorum", "x-expires": _UNUSED_MS, ARGUMENT: MARK}
+_STREAM: Final = {"x-queue-type": "stream", ARGUMENT: MARK}
 
 
 @dataclass(slots=True)
@@ -53,7 +44,7 @@ class RabbitGround:
 
     @property
     def audit(self) -> str:
-        """The queue that gets everything and from which nothing is taken."""
+        """The stream that gets everything, and from which reading takes nothing."""
         return f"{self.exchange}.audit"
 
     @property
@@ -66,7 +57,7 @@ class RabbitGround:
         queue = consumer if consumer.startswith(f"{self.exchange}.") else f"{self.exchange}.{consumer}"
         if queue not in self._queues:
             with open_channel(self._parsed) as channel:
-                self._make(channel, queue)
+                self._make(channel, queue, _QUEUE)
         return queue
 
     def source_options(self) -> Mapping[str, Any]:
@@ -84,23 +75,19 @@ class RabbitGround:
         return f"amqp://{login}{at}127.0.0.1:{port}{path}" + (f"?{query}" if query else "")
 
     def records(self) -> tuple[Record, ...]:
-        """Everything in the audit queue, in its order; it is given back, nothing is taken out."""
+        """Everything in the audit stream, in its order, by offset."""
         with open_channel(self._parsed) as channel:
-            count = _counts(channel, self.audit)["ready"]
-            if not count:
-                return ()
-            found = [_record(f"{self.audit}#{at}", one) for at, one in enumerate(_first(channel, self.audit, count), 1)]
-            _give_back(channel, self.audit, count)
-        return tuple(found)
+            return tuple(_record(self.audit, offset, one) for offset, one in read_stream(channel, self.audit))
 
     def state(self) -> Mapping[str, Any]:
-        """By queue: its type, what is ready, members and leader."""
+        """By queue: its type, what is ready, members and leader. And how many records the audit stream has."""
         with open_channel(self._parsed) as channel:
-            counts = {queue: _counts(channel, queue) for queue in self._queues}
+            counts = {queue: _counts(channel, queue) for queue in self._queues if queue != self.audit}
         return {
             "exchange": self.exchange,
-            "queues": {queue: {**counts[queue], **self._members(queue)} for queue in self._queues},
-            "records": counts[self.audit]["ready"],
+            "queues": {queue: {**counts[queue], **self._members(queue)} for queue in counts},
+            "audit": {"type": "stream", **self._members(self.audit)},
+            "records": len(self.records()),
         }
 
     def committed(self, consumer: str) -> Mapping[str, Any]:
@@ -127,8 +114,8 @@ class RabbitGround:
         """AMQP has no question for it."""
         return NotVisible("RabbitMQ does not tell its clients the time")
 
-    def _make(self, channel: BlockingChannel, queue: str) -> None:
-        channel.queue_declare(queue, durable=True, arguments=_QUEUE)
+    def _make(self, channel: BlockingChannel, queue: str, arguments: Mapping[str, Any]) -> None:
+        channel.queue_declare(queue, durable=True, arguments=dict(arguments))
         channel.queue_bind(queue, self.exchange, "#")
         self._queues[queue] = None
 
@@ -160,7 +147,7 @@ def rabbitmq_ground(url: str, claimed: Claim) -> Iterator[RabbitGround]:
     try:
         with open_channel(parsed) as channel:
             channel.exchange_declare(claimed.name, "topic", durable=True, arguments={ARGUMENT: MARK})
-            ground._make(channel, ground.audit)
+            ground._make(channel, ground.audit, _STREAM)
         yield ground
     finally:
         remove(parsed, {claimed.name}, ground._queues)
@@ -172,37 +159,10 @@ def _counts(channel: BlockingChannel, queue: str) -> dict[str, Any]:
     return {"type": "quorum", "ready": int(answer.message_count), "consumers": int(answer.consumer_count)}
 
 
-def _first(channel: BlockingChannel, queue: str, count: int) -> Iterator[pika.BasicProperties]:
-    """The properties of its first ``count`` messages. Raises BrokerUnavailable (PB-005) when they do not come."""
-    pushed = min(count, _MOST_PUSHED)
-    channel.basic_qos(prefetch_count=pushed)  # without it, a quorum queue hands out 2,000
-    for at, (method, properties, _) in enumerate(channel.consume(queue, inactivity_timeout=_SECONDS), 1):
-        if method is None or properties is None:
-            raise BrokerUnavailable(f"RabbitMQ handed out {at - 1} of {count} messages of {queue}, and then none.")
-        yield properties
-        if at == pushed:
-            break
-    for at in range(pushed, count):
-        method, properties, _ = channel.basic_get(queue)
-        if method is None or properties is None:
-            raise BrokerUnavailable(f"RabbitMQ handed out {at} of {count} messages of {queue}, and then none.")
-        yield properties
-
-
-def _give_back(channel: BlockingChannel, queue: str, count: int) -> None:
-    """Return what was handed out, and wait until it is there again for the next look."""
-    channel.cancel()  # what it was handed and has not looked at yet goes back by this
-    channel.basic_nack(0, multiple=True, requeue=True)
-    until = time.monotonic() + _SECONDS
-    while _counts(channel, queue)["ready"] < count:
-        if time.monotonic() > until:
-            raise BrokerUnavailable(f"RabbitMQ did not put {count} messages of {queue} back within {_SECONDS:g} s.")
-        time.sleep(0.005)
-
-
-def _record(place: str, properties: pika.BasicProperties) -> Record:
+def _record(queue: str, offset: int, properties: pika.BasicProperties) -> Record:
     given = (properties.headers or {}).items()
-    headers = {str(name): str(value) for name, value in given if name != _READ_BEFORE}
+    headers = {str(name): str(value) for name, value in given if name != OFFSET}
+    place = f"{queue}@{offset}"
     stamp = (properties.headers or {}).get("timestamp_in_ms")  # where the broker is set up to put it in
     event_id = properties.message_id or headers.get("id") or place
     return Record(EventId(event_id), place, headers, None if stamp is None else int(stamp) / 1000)

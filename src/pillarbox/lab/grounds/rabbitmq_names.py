@@ -1,7 +1,8 @@
 """Names of the lab on a RabbitMQ virtual host: told from others by their mark, and removed.
 
 The mark is an argument of each exchange and queue. Listing names takes the management API; without it, foreign names
-cannot be seen (and cannot be met: the lab's own are new), and the queues of a killed run end by themselves after a day.
+cannot be seen (and cannot be met: the lab's own are new), and consumers' queues of a killed run end by themselves after
+a day without use.
 """
 
 from __future__ import annotations
