@@ -161,6 +161,7 @@ def _facts(stage: Stage) -> tuple[Facts, ...]:
     return tuple(
         replace(one, marks=by_way(one.marks, names), effects=by_way(one.effects, names))
         for one in stage.database.facts(ids, stage.broker.records())
+        if one.event_id not in stage.apart
     )
 
 
@@ -176,6 +177,7 @@ def _settings(stage: Stage, seen: Seen, *, consuming: bool) -> Mapping[str, Any]
         "fault": type(fault).__name__,
         "fault_point": fault.point,
         "struck_events": len(stage.struck),
+        "opening_events": len(stage.apart),
         "exits": [f"{one.role}: {one.how}" for one in stage.recorder.exits],
     }
     if isinstance(fault, LoseAnswer):

@@ -74,7 +74,10 @@ class Cancelled(Exception):
 
 @dataclass(slots=True)
 class Stage:
-    """One cell at work. ``names`` has the consumers' full names by the ways' ids."""
+    """One cell at work. ``names`` has the consumers' full names by the ways' ids.
+
+    ``struck`` are the events that a fault has met; those ``apart`` only opened a connection, and are not the cell's.
+    """
 
     key: CellKey
     plan: Planned
@@ -90,6 +93,7 @@ class Stage:
     processes: list[Process] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     struck: set[EventId] = field(default_factory=set)
+    apart: set[EventId] = field(default_factory=set)
 
     def check(self) -> None:
         """Raise Cancelled when the run is being ended."""

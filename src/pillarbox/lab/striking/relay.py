@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, assert_never
 
 from ...errors import LabError
 from ..model import CommitFails, EventId, Fail, Freeze, Kill, Lane, LoseAnswer
 from ..processes import Process, Reached
-from ..schedule import Stroke, waves
+from ..schedule import schedule, waves
 from ..stage import BROKER_DEADLINE, LEASE, Link, Reading, Stage
 from .application import serve
 
@@ -21,15 +21,14 @@ def strike_relays(stage: Stage, strategy: str, reading: Reading) -> None:
     """Wave after wave: the events are written, a relay takes them and is struck, another one does the rest."""
     ownership = strategy.removeprefix("S5-")
     fault = stage.plan.fault
-    groups = waves(stage.seed, stage.key, stage.strokes, AT_ONCE)
     if isinstance(fault, LoseAnswer):
         with stage.link_to("broker") as found:
             if found is None:
                 raise LabError(f"{stage.key}: no proxy can stand before the broker.")
             link, url = found
-            _lose_answers(stage, strategy, ownership, groups, reading, link, url)
+            _lose_answers(stage, strategy, ownership, reading, link, url)
         return
-    for group in groups:
+    for group in waves(stage.seed, stage.key, stage.strokes, AT_ONCE):
         serve(stage, strategy, group)
         relay = stage.relay(ownership, waits_at={fault.point})
         reached = _at(stage, relay, fault.point)
@@ -72,26 +71,26 @@ def _lose_answers(
     stage: Stage,
     strategy: str,
     ownership: str,
-    groups: Sequence[Sequence[Stroke]],
     reading: Reading,
     link: Link,
     url: str,
 ) -> None:
-    """The first event goes through unharmed, so that the relay's connection stands; the others lose their answers.
+    """One more event goes through unharmed, so that the relay's connection stands; the cell's own lose their answers.
 
-    While the relay waits with the first one in its hands, the others are written: its next claim has all of them.
+    While the relay waits with that one in its hands, the others are written: its next claim has all of them.
     """
-    first, *others = (stroke for group in groups for stroke in group)
-    serve(stage, strategy, (first,))
+    opening = schedule(stage.seed, stage.key, len(stage.strokes) + 1)[-1]
+    stage.apart.add(EventId(opening.alarm.event_id))
+    serve(stage, strategy, (opening,))
     relay = stage.relay(ownership, waits_at={"relay.after-claim"}, broker_url=url)
     unharmed = _at(stage, relay, "relay.after-claim")
-    serve(stage, strategy, tuple(others))
+    serve(stage, strategy, tuple(stage.strokes))
     relay.go(unharmed)
     reached = _at(stage, relay, "relay.after-claim")
     before = link.lost
     link.lose_answers()
     stage.recorder.note(Lane.BROKER, "from here on the answers of the broker are lost")
-    stage.struck.update(EventId(one.alarm.event_id) for one in others)
+    stage.struck.update(EventId(one.alarm.event_id) for one in stage.strokes)
     claims = relay.count("relay.after-claim")
     relay.go(reached)
     if not stage.quiet_within(lambda: link.lost > before, 3.0):
