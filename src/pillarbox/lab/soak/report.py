@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..json_values import to_json
+from ..model import NotVisible
 from ..results import as_text, write_whole
 from .happened import kills_by_point
 from .result import Evidence, SoakResult
@@ -22,6 +23,7 @@ PAGE_NAME: Final = "soak.md"
 
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _COLUMNS: Final = 60
+_MOST_LINES: Final = 40  # of a group of settings; a longer one stays one line
 
 
 def write(folder: Path, result: SoakResult) -> None:
@@ -178,10 +180,18 @@ def _table(title: str, head: tuple[str, ...], rows: Any) -> Iterator[str]:
 def _flat(name: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in values.items():
         path = f"{name} {key}".strip()
-        if isinstance(value, Mapping) and len(value) <= 12:
+        if isinstance(value, Mapping) and len(value) <= _MOST_LINES:
             yield from _flat(path, value)
         else:
-            yield path, str(value)[:300]
+            yield path, _shown(value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, NotVisible):
+        return f"not visible: {value.why}"
+    if isinstance(value, tuple | list):
+        return ", ".join(_shown(one) for one in value)
+    return (f"{value:g}" if isinstance(value, float) else str(value))[:300]
 
 
 def _kills(result: SoakResult) -> Mapping[tuple[str, str], int]:
