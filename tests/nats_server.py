@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pillarbox.consume.nats.names import DEAD_STREAM, RETRY_STREAM
 from pillarbox.publish.nats.connection import Connection, connect
-from pillarbox.publish.nats.headers import parse, read
+from pillarbox.publish.nats.headers import read
 from pillarbox.publish.nats.loop import LoopThread
 from pillarbox.publish.nats.url import parse_nats_url
 from pillarbox.testing.conformance.publisher_world import Arrived
 from services.nats import PORT, Nats, answers, program
 from services.place import PORTS_IN_A_BLOCK, Place, port_is_free
 from tests.servers import unique
-
-NO_STREAM = 10059
 
 
 class Streams:
@@ -65,17 +63,9 @@ class Streams:
 
     def messages(self, stream: str, subject: str | None = None) -> list[Arrived]:
         """All of a stream, or of one of its subjects, in order."""
-        found: list[Arrived] = []
-        after = 0
-        while True:
-            question: Mapping[str, object] = {"seq": after + 1, "next_by_subj": subject or ">"}
-            message = self.api(f"STREAM.MSG.GET.{stream}", question).get("message")
-            if message is None:
-                return found
-            after = int(message["seq"])
-            headers = read(parse(base64.b64decode(message.get("hdrs") or "")))
-            body = base64.b64decode(message.get("data") or "")
-            found.append(Arrived(headers, body, headers.pop("key", None), None, after))
+        self.api("INFO")
+        assert self._connection is not None
+        return self._loop.ask(_read_all(self._connection, stream, subject), 60)
 
     def publish(self, subject: str, body: bytes) -> None:
         """A message that no outbox wrote, kept by its stream."""
@@ -88,10 +78,38 @@ class Streams:
         assert "seq" in json.loads(self._loop.ask(send(self._connection), 20))
 
     def close(self) -> None:
-        """Delete what was made."""
+        """Delete what was made, and what consumers keep beside it."""
+        kept = self.api(f"CONSUMER.NAMES.{RETRY_STREAM}").get("consumers") or []
         for name in self._made:
             self.delete(name)
+            for durable in kept:
+                if durable.partition("@")[2].startswith(name):
+                    self.api(f"CONSUMER.DELETE.{RETRY_STREAM}.{durable}")
+            self.api(f"STREAM.PURGE.{DEAD_STREAM}", {"filter": f"pillarbox.dead.*.{name}"})
         self._loop.stop(self._connection.farewell() if self._connection else None)
+
+
+async def _read_all(connection: Connection, stream: str, subject: str | None) -> list[Arrived]:
+    """By a consumer that acknowledges nothing and goes away by itself."""
+    config = {"ack_policy": "none", "deliver_policy": "all", "mem_storage": True, "inactive_threshold": 5_000_000_000}
+    if subject is not None:
+        config["filter_subject"] = subject
+    made = await connection.ask(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}, 10)
+    waiting = int(made["num_pending"])
+    if not waiting:
+        return []
+    inbox = connection.new_inbox()
+    subscription = await connection.subscribe(inbox)
+    question = json.dumps({"batch": waiting, "expires": 20_000_000_000}).encode()
+    await connection.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{made['name']}", question, reply=inbox)
+    found = []
+    for _ in range(waiting):
+        message = await subscription.next_msg(20)
+        headers = read(message.headers)
+        key = headers.pop("key", None)
+        found.append(Arrived(headers, message.data, key, None, message.metadata.sequence.stream))
+    await subscription.unsubscribe()
+    return found
 
 
 @dataclass(frozen=True)

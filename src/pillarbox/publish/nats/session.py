@@ -86,10 +86,11 @@ class Session:
     # Sending ----------------------------------------------------------------------------------------------------------
 
     async def _send_all(self) -> None:
-        while True:
+        me = asyncio.current_task()
+        while self._sender is me:  # the client may swallow a cancellation
             await self._wake.wait()
             self._wake.clear()
-            while self._has_room and (place := self._line.next_one()) is not None:
+            while self._sender is me and self._has_room and (place := self._line.next_one()) is not None:
                 try:
                     await self._send(place)
                 except asyncio.CancelledError:
