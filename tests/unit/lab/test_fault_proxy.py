@@ -1,5 +1,6 @@
 """The fault proxy against a real server over loopback: each way in which it breaks a connection, and that it heals."""
 
+import asyncio
 import gc
 import socket
 import threading
@@ -11,6 +12,7 @@ from contextlib import suppress
 import pytest
 
 from pillarbox.errors import CannotListen, ProxyClosed
+from pillarbox.lab.link import Link
 from pillarbox.lab.proxy import FaultProxy, fault_proxy
 
 SOON = 2.0  # seconds in which what must happen happens
@@ -353,16 +355,34 @@ def test_closing_in_the_middle_of_a_fault_leaves_no_thread_no_socket_and_no_warn
         socket.create_connection(("127.0.0.1", proxy.port), SOON)
 
 
-def test_connections_that_are_cut_while_they_open_leave_nothing_behind(
-    proxy: FaultProxy, caplog: pytest.LogCaptureFixture
-) -> None:
-    for _ in range(30):
-        clients = [socket.socket() for _ in range(5)]
-        for client in clients:
-            client.setblocking(False)
-            client.connect_ex(("127.0.0.1", proxy.port))
-        proxy.cut()
-        for client in clients:
-            client.close()
-    until(lambda: proxy.connections == 0)
-    assert caplog.records == []  # asyncio logs what goes wrong in its callbacks
+@pytest.mark.parametrize("steps", range(8))
+def test_a_connection_that_is_cut_at_any_step_of_its_opening_leaves_nothing_behind(echo: Echo, steps: int) -> None:
+    wrong: list[dict[str, object]] = []
+
+    async def open_and_cut() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: wrong.append(context))
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            client = socket.create_connection(listener.getsockname())
+            accepted = listener.accept()[0]
+            accepted.setblocking(False)
+            link = Link(accepted)
+            link.task = loop.create_task(opening(link))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            link.cut()
+            await asyncio.gather(link.task, return_exceptions=True)  # at no step it has not even begun
+            client.settimeout(SOON)
+            with client, pytest.raises(ConnectionResetError):
+                await asyncio.to_thread(client.recv, 1)
+
+    async def opening(link: Link) -> None:
+        with suppress(asyncio.CancelledError):
+            await link.connect("127.0.0.1", echo.port)
+        link.reset()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(open_and_cut())
+        gc.collect()
+    assert wrong == []
