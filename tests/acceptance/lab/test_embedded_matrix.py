@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(150)
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return run_lab(LabOptions(rounds=ROUNDS))
+    return run_lab(LabOptions(rounds=ROUNDS, parallel=3))
 
 
 def cell(run: Run, window: str, strategy: str) -> CellResult:
@@ -111,7 +111,7 @@ from pillarbox.lab.running import run_lab, Progress
 def show(one):
     if not isinstance(one, Progress) and one.ran:
         print("cell", flush=True)
-run = run_lab(LabOptions(windows=("W2", "W3r"), strategies=("S2", "S5-row"), rounds=40, parallel=1), show)
+run = run_lab(LabOptions(windows=("W2", "W3r"), strategies=("S2", "S5-row"), rounds=10, parallel=1), show)
 print(json.dumps([run.complete, [str(one.key) for one in run.cells if one.ran]]), flush=True)
 """
 
