@@ -3,9 +3,14 @@
 import json
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
+import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+import pillarbox.lab.soak
+from pillarbox.cli.app import app
 from pillarbox.lab.model import EventId, Facts, NotVisible, Row, Verdict
 from pillarbox.lab.soak.accounts import Books, Finding, Told, balance
 from pillarbox.lab.soak.gauge import Sample
@@ -103,3 +108,21 @@ def test_the_json_is_json_and_has_the_figures_and_the_timeline() -> None:
     assert data["figures"]["duplicates on the wire"] == 1
     assert data["kills_by_point"] == {"relay anywhere": 1, "relay relay.after-confirm": 1}
     assert len(data["happened"]) == len(BAD.happened)
+
+
+@pytest.mark.parametrize(("result", "code"), [(GOOD, 0), (BAD, 1)], ids=["kept", "broken"])
+def test_the_command_ends_with_one_when_a_promise_was_broken(
+    result: SoakResult, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pillarbox.lab.soak, "run_soak", lambda *_args, **_names: result)
+    done = CliRunner().invoke(app, ["lab", "soak", "--out", str(tmp_path)])
+    assert done.exit_code == code
+    assert verdict(result) in " ".join(done.output.split())
+    assert (tmp_path / "soak.json").exists()
+
+
+@pytest.mark.parametrize("time", ["soon", "-2s", "2 hours"])
+def test_what_is_no_time_between_kills_is_refused(time: str) -> None:
+    done = CliRunner().invoke(app, ["lab", "soak", f"--kill-every={time}"])
+    assert done.exit_code == 2
+    assert "--kill-every" in done.output

@@ -9,13 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import IO, Any, Final
 
 from ...errors import LabError
-from ..model import Exit
 from .happened import Happened
 from .schedule import Freeze, Kill, RoleName
 
@@ -45,7 +44,6 @@ class Member:
     starting: bool = False
     thaw_at: float | None = None
     armed: Armed | None = None
-    ended: list[Exit] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -92,7 +90,6 @@ class Crew:
         modules: Sequence[str] = (),
     ) -> None:
         self.members = [Member(role, index) for role, count in members.items() for index in range(count)]  # type: ignore[arg-type]
-        self.exits: list[Exit] = []
         self._task_of = task_of
         self._folder = folder
         self._tell = tell
@@ -192,11 +189,6 @@ class Crew:
                 member.due = 0.0
         self.tend(0.0)
 
-    @property
-    def running(self) -> int:
-        """How many processes live and are not frozen."""
-        return sum(one.pid is not None and one.thaw_at is None for one in self.members)
-
     # Hearing ------------------------------------------------------------------------------------------------------
 
     def _listen(self, reports: IO[bytes]) -> None:
@@ -234,7 +226,6 @@ class Crew:
 
     def _ended(self, member: Member, how: str, now: float) -> None:
         pid, armed = pid_of(member), member.armed
-        self.exits.append(Exit(member.name, pid, how, time.time()))
         killed = how == "signal 9" and armed is not None and isinstance(armed.strike, Kill)
         if killed and armed is not None:
             self._tell(Happened(time.time(), "kill", member.name, self._where(member, armed.strike.point)))

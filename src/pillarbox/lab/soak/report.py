@@ -49,28 +49,25 @@ def figures(result: SoakResult) -> Iterator[tuple[str, Any]]:
     yield "freezes", result.count("freeze")
     yield "links broken", result.count("link")
     yield "commands run", result.count("disturb")
-    if found is not None:
-        yield "events committed", found.business
-        yield "records in the broker", found.records
-        yield "duplicates on the wire", found.duplicates
-        yield "events sent more than once", found.repeated
-        yield "most copies of one event", found.most
-        yield "applied", found.applied
-        yield "ghosts", found.count("ghost")
-        yield "losses", found.count("loss")
-        yield "not applied", found.count("not applied")
-        yield "applied twice", found.count("applied twice")
-        yield "order breaks", found.out_of_order
-        yield "not finished", found.count("unfinished")
-        yield "rows that do not fit", found.count("tables")
+    yield "events committed", found.business
+    yield "records in the broker", found.records
+    yield "duplicates on the wire", found.duplicates
+    yield "events sent more than once", found.repeated
+    yield "most copies of one event", found.most
+    yield "applied", found.applied
+    yield "ghosts", found.count("ghost")
+    yield "losses", found.count("loss")
+    yield "not applied", found.count("not applied")
+    yield "applied twice", found.count("applied twice")
+    yield "order breaks", found.out_of_order
+    yield "not finished", found.count("unfinished")
+    yield "rows that do not fit", found.count("tables")
     yield "peak backlog", result.peak_backlog
     yield "seconds to drain", round(result.drain_seconds, 1)
 
 
 def verdict(result: SoakResult) -> str:
     """One sentence."""
-    if result.accounts is None:
-        return f"It did not come to the accounting: {result.trouble}."
     if not result.drained:
         return f"Not everything was sent and applied within {result.options['drain']:g} s after the last fault."
     if result.passed:

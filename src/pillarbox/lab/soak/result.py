@@ -24,8 +24,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class SoakResult:
-    """Times in seconds, moments in seconds since 1970. ``accounts`` None: it did not come to the accounting, and
-    ``trouble`` says why.
+    """Times in seconds, moments in seconds since 1970.
 
     ``drained`` False: not everything was sent and applied within the bound. ``drain_seconds`` is from the end of the
     faults until it was. ``complete`` False: the storm was ended before its time. ``machine`` is the load average at the
@@ -41,19 +40,18 @@ class SoakResult:
     machine: Mapping[str, Any]
     happened: tuple[Happened, ...]
     samples: tuple[Sample, ...]
-    accounts: Accounts | None
+    accounts: Accounts
     drained: bool
     drain_seconds: float
     complete: bool = True
     evidence: tuple[Evidence, ...] = ()
     links_absent: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, int] = field(default_factory=dict)
-    trouble: str | None = None
 
     @property
     def passed(self) -> bool:
         """Everything was accounted for, and nothing was wrong."""
-        return self.accounts is not None and self.accounts.balanced and self.drained
+        return self.accounts.balanced and self.drained
 
     @property
     def peak_backlog(self) -> int:
