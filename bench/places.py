@@ -54,8 +54,11 @@ def server_of(name: str) -> servers.Found:
 def fresh_database(name: str) -> Iterator[str]:
     """The URL of an empty database."""
     if name != "sqlite":
-        with servers.fresh_database(server_of(name).url) as url:
-            yield url
+        try:
+            with servers.fresh_database(server_of(name).url) as url:
+                yield url
+        finally:
+            servers.wait_for_removals()  # the next measurement is not to be disturbed by it
         return
     with TemporaryDirectory(prefix="pillarbox-bench-") as folder:
         yield f"sqlite:///{Path(folder) / 'outbox.db'}"

@@ -12,8 +12,10 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pika
@@ -62,7 +64,11 @@ def look_for(name: str, settings: Mapping[str, str]) -> Found:
 
 @contextmanager
 def fresh_database(server_url: str) -> Iterator[str]:
-    """The URL of a new, empty database, dropped afterwards with all connections that are still in it."""
+    """The URL of a new, empty database, dropped afterwards with all connections that are still in it.
+
+    That is not waited for: PostgreSQL writes a whole checkpoint first. `wait_for_removals` does, and so does the end of
+    the process.
+    """
     url = make_url(server_url)
     name = unique("t")
     with _connect(url) as connection, connection.cursor() as cursor:
@@ -70,16 +76,34 @@ def fresh_database(server_url: str) -> Iterator[str]:
     try:
         yield url.set(database=name).render_as_string(hide_password=False)
     finally:
-        with _connect(url) as connection, connection.cursor() as cursor:
-            if url.get_backend_name() == "postgresql":
-                cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
-            else:
-                # A transaction that a test left open holds metadata locks, and DROP DATABASE would wait for them.
-                cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
-                for (connection_id,) in cursor.fetchall():
-                    with _unless_gone_already():
-                        cursor.execute(f"KILL {connection_id}")
-                cursor.execute(f"DROP DATABASE {name}")
+        _removals.append(_remover().submit(_remove, url, name))
+
+
+def wait_for_removals(seconds: float = 120) -> None:
+    """Until every database of this process that is done with is gone; raises what went wrong."""
+    while _removals:
+        _removals.pop().result(seconds)
+
+
+_removals: list[Future[None]] = []
+
+
+@cache
+def _remover() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="removing-databases")
+
+
+def _remove(url: URL, name: str) -> None:
+    with _connect(url) as connection, connection.cursor() as cursor:
+        if url.get_backend_name() == "postgresql":
+            cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            return
+        # A transaction that a test left open holds metadata locks, and DROP DATABASE would wait for them.
+        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
+        for (connection_id,) in cursor.fetchall():
+            with _unless_gone_already():
+                cursor.execute(f"KILL {connection_id}")
+        cursor.execute(f"DROP DATABASE {name}")
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from tests.servers import (
     fresh_virtual_host,
     look_for,
     read_settings,
+    wait_for_removals,
 )
 
 FOUND = pytest.StashKey[dict[str, Found]]()
@@ -61,6 +62,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.services)
         if names & {"kafka_url", "kafka_admin", "make_topic"} or parameters.get("broker_name") == "kafka":
             item.add_marker(pytest.mark.kafka)
+
+
+def pytest_sessionfinish() -> None:
+    wait_for_removals()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 import services
-from tests.servers import DATABASES, fresh_database, look_for, read_settings
+from tests.servers import DATABASES, fresh_database, look_for, read_settings, wait_for_removals
 from tests.services_fixtures import MakeTopic
 
 SKIP_LOCKED = "SELECT id FROM event ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"
@@ -79,6 +79,7 @@ def test_a_database_belongs_to_one_test_and_goes_with_it(database_name: str) -> 
         forgotten = own.connect()  # in a transaction, as a careless test leaves it
         forgotten.execute(text("SELECT 1"))
     forgotten.invalidate()
+    wait_for_removals()
     with pytest.raises(DBAPIError, match=r"(?i)unknown database|does not exist"):
         own.connect()
 
