@@ -28,35 +28,31 @@ def as_expected(done: Run) -> None:
     assert {str(one.key): one.surprises for one in ran if one.surprises} == {}
 
 
-def test_kafka_behind_mysql_ghost_loss_and_none_with_the_outbox(mysql_url: str, kafka_url: str) -> None:
-    cells = run(mysql_url, kafka_url, "W1-S1", "W2-S2", "W1-S4", "W2-S5-partition")
-    assert cells["W1-S1"].count(Outcome.GHOST) == 2
+def test_kafka_behind_mysql_loses_after_the_commit_and_nothing_with_the_outbox(mysql_url: str, kafka_url: str) -> None:
+    cells = run(mysql_url, kafka_url, "W2-S2", "B4-S4", "W2-S5-partition")
     assert cells["W2-S2"].count(Outcome.LOSS) == 2
     assert cells["W2-S4"].count(Outcome.LOSS) == 2
-    assert cells["W1-S1"].before["replication_factor"] == 3
-    assert cells["W1-S1"].settings["sender.idempotence"] is True
-
-
-def test_two_commits_are_two_also_with_kafka_s_transactions(mysql_url: str, kafka_url: str) -> None:
-    cells = run(mysql_url, kafka_url, "B4-S4")
     assert cells["B4-S4"].count(Outcome.LOSS) == 2
+    assert cells["W2-S5-partition"].count(Outcome.NOTHING) == 2
+    assert cells["W2-S2"].before["replication_factor"] == 3
+    assert cells["W2-S2"].settings["sender.idempotence"] is True
 
 
 def test_rabbitmq_behind_postgresql_answers_lost_on_the_way(postgres_url: str, rabbitmq_url: str) -> None:
-    cells = run(postgres_url, rabbitmq_url, "W3-S1", "B2-S2", "W3-S3", "W3-S5-row")
-    assert cells["W3-S1"].count(Outcome.GHOST) == 2
-    assert cells["W3-S3"].count(Outcome.DUPLICATE) == 2
+    cells = run(postgres_url, rabbitmq_url, "W3-S5-row", "B2-S2")
+    assert cells["W3-S5-row"].count(Outcome.DUPLICATE) > 0
+    assert cells["W3-S5-row"].settings["fault_server"] == "broker"
     assert cells["B2-S2"].count(Outcome.LOSS) == 2
     assert cells["B2-S5-row"].count(Outcome.NOTHING) == 2
 
 
-def test_rabbitmq_s_consumers_killed_and_raced(postgres_url: str, rabbitmq_url: str) -> None:
-    cells = run(postgres_url, rabbitmq_url, "W4-C2", "W4r-C1", "W4-CA")
+def test_rabbitmq_s_consumers_raced(postgres_url: str, rabbitmq_url: str) -> None:
+    cells = run(postgres_url, rabbitmq_url, "W4r-C1", "W4r-C2")
     assert cells["W4r-C1"].count(Outcome.TWICE) == 2
     assert cells["W4r-C2"].count(Outcome.NOTHING) == 2
-    assert cells["W4-CA"].count(Outcome.SKIPPED) == 2
 
 
+@pytest.mark.long
 def test_kafka_s_consumers_killed_and_raced(mysql_url: str, kafka_url: str) -> None:
     cells = run(mysql_url, kafka_url, "W4-C2", "W4r-C1", "W4-CA")
     assert cells["W4r-C1"].count(Outcome.TWICE) == 2
