@@ -15,6 +15,8 @@ import pytest
 from rich.console import Console
 
 from pillarbox.lab import consumers, report, results, strategies, windows
+from pillarbox.lab.kafka.showing import save_trials
+from pillarbox.lab.kafka.trial import Told, Trial
 from pillarbox.lab.model import (
     CellKey,
     CellResult,
@@ -188,6 +190,25 @@ def test_a_run_without_cells_can_be_shown() -> None:
     for language in LANGUAGES:
         Checked(page(Run(RUN_FACTS, (), complete=False), texts(language)))
     assert "ended early" in document(Run(RUN_FACTS, (), complete=False))
+
+
+def test_experiments_with_kafka_alone_stand_beside_the_matrix_and_their_surprises_at_the_top(tmp_path: Path) -> None:
+    told = tuple(Told(f"e{n}", True, n, ()) for n in range(20))
+    settings = {"acks": "<b>1</b>", "transactional.id": None}
+    gone = Trial(
+        "K5", "acks=1, the leader dies", "killed", "The leader alone had it.", "none", "none", "all", settings, told
+    )
+    left_out = replace(gone, id="K6", events=(), reason="it needs a cluster of its own")
+    results.save_run(tmp_path, Run(RUN_FACTS, (ghosts(),)))
+    save_trials(tmp_path, (gone, left_out))
+    for file in report.write(tmp_path)[:2]:
+        checked = Checked(file.read_text(encoding="utf-8"))
+        assert "K5 acks=1, the leader dies 20 20 0 0 20" in checked.text
+        assert "<b>1</b>" in checked.text
+        assert "it needs a cluster of its own" in checked.text
+    said = Checked((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    assert said.index("Kafka by itself did not do what is expected in 1 experiment") < said.index("Each row is a place")
+    assert "Reality matched" not in said
 
 
 # The picture ------------------------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ def _records(texts: Texts, records: tuple[Record, ...] | NotVisible) -> Markup:
         (
             el("code", cut(one.place, TEXT)),
             el("code", cut(plain(dict(one.headers)), TEXT), class_="columns"),
-            utc(one.at) if one.at is not None else el("em", texts.not_visible),
+            utc(one.at) if one.at is not None else el("span", texts.none, class_="quiet"),
         )
         for one in records[:ROWS]
     ]

@@ -33,7 +33,7 @@ def page(run: Run, texts: Texts, trials: Sequence[Trial] = ()) -> str:
         _header(run, texts),
         el(
             "main",
-            _results(run, texts),
+            _results(run, texts, trials),
             el("div", id="matrix"),
             _grid(texts, sending, texts.sending, texts.sending_lead),
             _grid(texts, consuming, texts.consuming, texts.consuming_lead),
@@ -79,20 +79,24 @@ def _code_of(language: str) -> str:
     return "en" if language == "English" else "zh-Hans"
 
 
-def _results(run: Run, texts: Texts) -> Markup:
+def _results(run: Run, texts: Texts, trials: Sequence[Trial]) -> Markup:
     """First of all: what surprised, what was not finished, whether the run was."""
     surprised, stuck = surprising(run), troubled(run)
+    odd = [one for one in trials if one.as_expected is False]
     done = len(ran(run))
     boxes: list[Markup] = []
     if not run.complete:
         boxes.append(el("div", el("p", texts.incomplete), class_="result pause"))
+    if odd:
+        lines = [el("li", el("a", el("b", one.id), f" {one.title}", href="#kafka"), ": ", one.sentence) for one in odd]
+        boxes.append(_box(texts.kafka_surprised(len(odd)), texts.surprised_lead, lines))
     if surprised:
         lines = [el("li", _link(texts, cell), ": ", "; ".join(surprise_lines(texts, cell))) for cell in surprised]
         boxes.append(_box(texts.surprised(len(surprised)), texts.surprised_lead, lines))
     if stuck:
         lines = [el("li", _link(texts, cell), ": ", cut(cell.trouble or "", 300)) for cell in stuck]
         boxes.append(_box(texts.troubled(len(stuck)), texts.troubled_lead, lines))
-    if as_expected(run) and run.complete:
+    if as_expected(run) and run.complete and not odd:
         said = texts.all_expected(done) if done else texts.nothing_ran
         boxes.append(el("div", el("p", "✓ " if done else "", said), class_="result good" if done else "result pause"))
     return join(boxes)

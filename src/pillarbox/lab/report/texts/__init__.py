@@ -143,6 +143,7 @@ class Texts:
 
     kafka: str
     kafka_lead: str
+    kafka_surprised: Callable[[int], str]
     experiment: str
     trial_counts: tuple[str, ...]  # sent, acknowledged, records, doubled, gone
     leader: str

@@ -235,6 +235,9 @@ TEXTS: Final = Texts(
         "What its idempotent producer recognises, and what its acknowledgements are worth when brokers stop. Doubled: "
         "events with more than one record. Gone: acknowledged, and in no record."
     ),
+    kafka_surprised=lambda number: (
+        f"Kafka by itself did not do what is expected in {_plural(number, 'experiment', 'experiments')}"
+    ),
     experiment="Experiment",
     trial_counts=("sent", "acknowledged", "records", "doubled", "gone"),
     leader="Leader",

@@ -195,6 +195,7 @@ TEXTS: Final = Texts(
     kafka_lead=(
         "它的幂等生产者能认出什么，节点停摆时各级确认又值多少。“重复”指一个事件有多条记录，“消失”指已确认却找不到记录。"
     ),
+    kafka_surprised=lambda number: f"单看 Kafka，有 {number:,} 项实验与预期不符",
     experiment="实验",
     trial_counts=("发送", "已确认", "记录", "重复", "消失"),
     leader="首领",
