@@ -65,6 +65,7 @@ class TestDeliveriesRabbitMQ(RabbitBroker, OnAsyncpg, DeliveryConformance):
     test_each_consumer_name_applies_every_event = None  # type: ignore[assignment]  # a queue is shared
 
 
+@pytest.mark.long
 class TestDeliveriesNats(NatsBroker, OnAsyncpg, DeliveryConformance): ...
 
 

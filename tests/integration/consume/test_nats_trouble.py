@@ -71,6 +71,7 @@ def test_a_server_that_is_killed_costs_a_pause_and_nothing_else(world: ConsumerW
     assert sorted(map(int, world.notes())) == list(range(40))
 
 
+@pytest.mark.long
 def test_a_server_that_freezes_is_waited_for(world: ConsumerWorld, server: OwnNats) -> None:
     consumer = world.consumer_of_things(options={"ack_wait": 1.0, "deadline": 1.0})
     world.send(world.message(1))
@@ -88,6 +89,7 @@ def test_a_server_that_freezes_is_waited_for(world: ConsumerWorld, server: OwnNa
     assert world.notes() == ["1", "2"]
 
 
+@pytest.mark.long
 def test_a_consumer_that_is_stopped_while_the_server_is_frozen_ends(world: ConsumerWorld, server: OwnNats) -> None:
     consumer = world.consumer_of_things(options={"deadline": 1.0})
     with consumer.start() as running:
@@ -131,6 +133,7 @@ def test_a_handler_may_take_longer_than_the_server_waits(world: ConsumerWorld) -
     assert (calls, consumer.stats.received) == ([0, 1], 2)
 
 
+@pytest.mark.long
 def test_what_a_killed_process_held_comes_to_another_after_the_ack_wait(nats: Nats) -> None:
     source_world = SourceWorld(nats)
     sent = source_world.send(*[source_world.message(n) for n in range(3)])
@@ -154,6 +157,7 @@ def test_what_a_killed_process_held_comes_to_another_after_the_ack_wait(nats: Na
         assert nothing_comes(member, 1.2)
 
 
+@pytest.mark.long
 def test_many_retries_that_wait_do_not_hold_up_others(nats: Nats) -> None:
     """The server counts what waits as delivered and not acknowledged, which is bounded by default."""
     source_world = SourceWorld(nats)
