@@ -15,10 +15,11 @@ from .model import CellKey, CellResult, EventId, Facts, Fail, LoseAnswer, NotVis
 from .options import LabOptions
 from .ports import BrokerGround, DatabaseGround
 from .processes import Crew
+from .reading import Reading
 from .recorder import by_way, seen_in_servers
 from .schedule import schedule
 from .senders import sender_settings
-from .stage import BROKER_DEADLINE, LEASE, BrokerLink, Cancelled, Reading, Stage
+from .stage import BROKER_DEADLINE, LEASE, BrokerLink, Cancelled, Stage
 from .strategies import RUNNABLE
 from .striking.application import strike_applications
 from .striking.consumer import read_everything, strike_consumers

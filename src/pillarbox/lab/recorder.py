@@ -9,7 +9,7 @@ from typing import Final
 
 from .model import EventId, Exit, Facts, Lane, Moment, NotVisible, Row
 from .points import MEANINGS
-from .processes import Process
+from .process import Process
 
 LANES: Final = {"application": Lane.APPLICATION, "relay": Lane.RELAY, "consumer": Lane.CONSUMER}
 

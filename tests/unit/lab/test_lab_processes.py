@@ -12,7 +12,8 @@ import pytest
 from pillarbox.errors import LabError
 from pillarbox.lab.grounds import broker_ground, database_ground
 from pillarbox.lab.ports import BrokerGround, DatabaseGround
-from pillarbox.lab.processes import Crew, Process
+from pillarbox.lab.process import Process
+from pillarbox.lab.processes import Crew
 
 
 @pytest.fixture(scope="module")

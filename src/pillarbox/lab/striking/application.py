@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from ...errors import LabError
 from ..model import CommitFails, EventId, Fail, Freeze, Kill, Lane, LoseAnswer
-from ..processes import Process, Reached
+from ..process import Process, Reached
 from ..schedule import Stroke
 from ..stage import Link, Stage
 

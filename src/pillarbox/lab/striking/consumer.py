@@ -10,9 +10,10 @@ from typing import Final
 
 from ...errors import LabError
 from ..model import EventId, Freeze, Kill
-from ..processes import Process, Reached
+from ..process import Process, Reached
+from ..reading import Reading
 from ..schedule import Stroke, waves
-from ..stage import CONSUMER_LEASE, Link, Reading, Stage
+from ..stage import CONSUMER_LEASE, Link, Stage
 from .application import serve
 
 AT_ONCE: Final = 10

@@ -8,9 +8,10 @@ from typing import Final, assert_never
 
 from ...errors import LabError
 from ..model import CommitFails, EventId, Fail, Freeze, Kill, Lane, LoseAnswer
-from ..processes import Process, Reached
+from ..process import Process, Reached
+from ..reading import Reading
 from ..schedule import schedule, waves
-from ..stage import BROKER_DEADLINE, LEASE, Link, Reading, Stage
+from ..stage import BROKER_DEADLINE, LEASE, Link, Stage
 from .application import serve
 
 AT_ONCE: Final = 10
