@@ -26,7 +26,7 @@ class Rabbit:
 
     def new_source(self) -> str:
         name = f"source-{uuid4().hex[:8]}"
-        self.channel.exchange_declare(name, "fanout")
+        self.channel.exchange_declare(name, "fanout", durable=True)
         self.channel.queue_declare(name, durable=True)
         self.channel.queue_bind(name, name)
         return name

@@ -24,7 +24,7 @@ from tests.servers import unique
 pytestmark = [pytest.mark.services, pytest.mark.long, pytest.mark.timeout(300)]
 
 AWAY = 60.0
-BEFORE, AFTER, KEYS = 600, 200, 12
+BEFORE, AFTER, KEYS = 400, 100, 12
 
 
 @dataclass(frozen=True)
@@ -69,23 +69,25 @@ def test_a_consumer_waits_a_minute_for_its_broker_and_goes_on(
 
         @consumer.on("thing.happened")
         def handle(event: Received[Thing], session: Session) -> None:
-            time.sleep(0.01)
+            time.sleep(0.03)
             write_effect(session, event.id, str(event.payload.n))
             ran[event.key].append(event.payload.n)
 
         sent = [world.message(n, key=f"k{n % KEYS}") for n in range(BEFORE + AFTER)]
         world.send(*sent[:BEFORE])
         with consumer.start() as running:
-            running.wait_until(lambda: consumer.stats.applied > BEFORE / 4, 60)
+            running.wait_until(lambda: consumer.stats.applied > BEFORE / 10, 60)
+            assert consumer.stats.applied < BEFORE, "it was over before the outage began"
             own.stop()
             time.sleep(AWAY)  # the outage itself
-            assert consumer.stats.applied < BEFORE, "it was over before the outage began"
             own.start()
             world.under_test = own.world()
             world.send(*sent[BEFORE:])
             running.wait_until(lambda: len(world.effects()) >= len(sent), 90)
         world.assert_all_acknowledged(consumer, timeout=30)
         assert sorted(world.effects()) == sorted(one.event_id for one in sent), "lost or twice"
-        assert (consumer.stats.dead, consumer.stats.discarded) == (0, 0)
+        # Kafka's client hides the outage itself; that much comes again, and is known, it cannot hide.
+        assert consumer.stats.broker_away + consumer.stats.duplicates > 0, "it did not notice"
+        assert (consumer.stats.dead, consumer.stats.retried, consumer.stats.discarded) == (0, 0, 0)
         for key, numbers in ran.items():
             assert list(dict.fromkeys(numbers)) == sorted(set(numbers)), key
