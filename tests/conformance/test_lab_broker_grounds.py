@@ -14,11 +14,11 @@ from confluent_kafka.admin import AdminClient
 
 from pillarbox import Event
 from pillarbox.consume.sources import make_source
-from pillarbox.errors import BadUrl, LabError
+from pillarbox.errors import BadUrl, BrokerUnavailable, LabError
 from pillarbox.event.event import to_message
 from pillarbox.lab import grounds
 from pillarbox.lab.grounds import broker_ground, refuse_foreign, remove_leftovers
-from pillarbox.lab.grounds.claims import MARK
+from pillarbox.lab.grounds.claims import MARK, claimed_here
 from pillarbox.lab.model import NotVisible
 from pillarbox.lab.ports import PREFIX, Address, BrokerGround
 from pillarbox.ports import Confirmed
@@ -266,6 +266,32 @@ def test_a_namesake_on_rabbitmq_is_refused_by_name_and_left_alone(
         assert remove_leftovers(None, server) == []
         assert name in _names(server)
         channel.queue_delete(name) if kind == "queue" else channel.exchange_delete(name)
+
+
+@pytest.mark.parametrize("broker_name", ["rabbitmq"], indirect=True)
+def test_what_a_consumer_on_rabbitmq_holds_is_told_once_it_has_left_and_not_guessed_before(
+    server: str, ground: BrokerGround
+) -> None:
+    bell = f"{ground.destination.name}.bell"
+    queue = ground.source(bell)
+    _send(ground, 2)
+    with closing(pika.BlockingConnection(pika.URLParameters(server.partition("?")[0]))) as connection:
+        handed_out = connection.channel().consume(queue, inactivity_timeout=10)
+        assert all(next(handed_out)[0] is not None for _ in range(2))
+        during = ground.committed(bell)
+        assert (during["ready"], during["consumers"]) == (0, 1)
+        assert isinstance(during["unacknowledged"], NotVisible)
+    until = time.monotonic() + 10
+    while (after := ground.committed(bell))["ready"] != 2:
+        assert time.monotonic() < until
+    assert (after["unacknowledged"], after["consumers"]) == (0, 0)
+
+
+def test_a_server_that_does_not_answer_leaves_nothing_to_be_removed() -> None:
+    before = claimed_here()
+    with pytest.raises(BrokerUnavailable), broker_ground("amqp://127.0.0.1:1/", "W3-S1"):
+        pass
+    assert claimed_here() == before
 
 
 @pytest.mark.parametrize("url", ["embedded:///tmp/events.log", "nats://127.0.0.1"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from _pytest.mark import ParameterSet
 from sqlalchemy import Connection, Engine, create_engine, insert, make_url, text
 
 from pillarbox import Event, Inbox, Outbox, relay_for
@@ -25,6 +26,11 @@ from tests.servers import fresh_database
 from tests.services_fixtures import _need
 
 
+def long(name: str) -> ParameterSet:
+    """Among the tests that take minutes: making and removing two databases takes seconds on these."""
+    return pytest.param(name, marks=pytest.mark.long)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -32,7 +38,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres", "mysql", pytest.param("mariadb", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "mysql", long("mariadb")])
 def database_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -199,6 +205,7 @@ class TestSettings:
         assert make_url(there) == url.set(host="127.0.0.1", port=20_001)
 
 
+@pytest.mark.parametrize("database_name", ["sqlite", "postgres", *map(long, ("mysql", "mariadb"))], indirect=True)
 class TestTwoAtOnce:
     def test_a_second_one_sees_and_removes_nothing_of_the_first_and_ends_also_after_an_error_with_locks_held_in_it(
         self, server: str | None, ground: DatabaseGround, shop: Engine

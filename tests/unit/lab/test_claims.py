@@ -1,7 +1,9 @@
 """Names that the lab takes, and how it knows its own again."""
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,16 @@ def test_a_journal_that_makes_no_sense_is_passed_over() -> None:
     )
     with abandoned("kafka") as left:
         assert left == ()
+
+
+def test_a_journal_of_a_month_ago_is_of_a_server_that_is_gone() -> None:
+    with pytest.raises(ZeroDivisionError), claim("database", "W1-S1") as taken:
+        raise ZeroDivisionError
+    long_ago = time.time() - 31 * 86_400
+    os.utime(journals() / f"{taken.name}.json", (long_ago, long_ago))
+    with abandoned("kafka") as left:
+        assert left == ()
+    assert claimed_here() == frozenset()
 
 
 def test_where_no_journal_can_be_written_the_lab_works_and_says_what_that_means(

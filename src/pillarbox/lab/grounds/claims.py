@@ -19,6 +19,7 @@ import os
 import re
 import secrets
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ log = logging.getLogger("pillarbox.lab")
 MARK: Final = "Made by Pillarbox's fault lab, which removes it"
 """What stands beside each name on a server."""
 
+_KEPT_SECONDS: Final = 30 * 86_400.0
 _RANDOM: Final = "[0-9a-f]{12}"
 _NAME: Final = re.compile(f"{PREFIX}{_RANDOM}")
 
@@ -76,7 +78,8 @@ def claim(kind: str, cell: str) -> Iterator[Claim]:
 def abandoned(kind: str) -> Iterator[tuple[Claim, ...]]:
     """What killed runs on this machine have claimed of this kind, held for the caller alone as long as the block lasts.
 
-    A run that lives keeps its journals locked, so that its names are not among them.
+    A run that lives keeps its journals locked, so that its names are not among them. Journals of a month ago are
+    deleted: what they name was on another server.
     """
     found: list[Claim] = []
     held: list[int] = []
@@ -86,7 +89,10 @@ def abandoned(kind: str) -> Iterator[tuple[Claim, ...]]:
             if file is None:
                 continue
             claimed = _read(path)
-            if claimed is not None and claimed.kind == kind:
+            if time.time() - os.fstat(file).st_mtime > _KEPT_SECONDS:
+                path.unlink(missing_ok=True)  # its server is long gone, or somebody has tidied up
+                os.close(file)
+            elif claimed is not None and claimed.kind == kind:
                 found.append(claimed)
                 held.append(file)
             else:

@@ -162,7 +162,11 @@ class KafkaGround:
 def kafka_ground(url: str, claimed: Claim) -> Iterator[KafkaGround]:
     """A topic with as many replicas as the cluster allows, at most three; removed at the end, also after an error."""
     config, admin = connect(url)
-    replicas = min(3, len(cluster(admin).brokers))
+    try:
+        replicas = min(3, len(cluster(admin).brokers))
+    except BrokerUnavailable:
+        forget(claimed.name)  # nothing was made
+        raise
     settings = {MIN_IN_SYNC: "2"} if replicas == 3 else {}  # with fewer, the broker's own default
     try:
         create(

@@ -33,6 +33,7 @@ class RabbitGround:
     url: str
     exchange: str
     _parsed: RabbitUrl
+    _api: Management
     name: str = "rabbitmq"
     _queues: dict[str, None] = field(default_factory=dict)
 
@@ -121,7 +122,7 @@ class RabbitGround:
 
     def _members(self, queue: str) -> Mapping[str, Any]:
         try:
-            told = Management(self._parsed).queue(queue) or {}
+            told = self._api.queue(queue) or {}
         except NoManagement as error:
             return dict.fromkeys(("leader", "members", "online"), NotVisible(str(error)))
         why = NotVisible("the management API does not say")
@@ -131,26 +132,27 @@ class RabbitGround:
         if counts["consumers"] == 0:
             return 0  # what a consumer has not acknowledged goes back when it leaves
         try:
-            told = Management(self._parsed).queue(queue) or {}
+            told = (self._api.queue(queue) or {}).get("messages_unacknowledged", "none")
         except NoManagement as error:
             return NotVisible(str(error))
-        if told.get("messages_ready") != counts["ready"]:
-            return NotVisible("the management API's figures lag behind the queue")
-        return int(told["messages_unacknowledged"])
+        return NotVisible(f"the queue has a consumer, and the management API counts every 5 s; its last count: {told}")
 
 
 @contextmanager
 def rabbitmq_ground(url: str, claimed: Claim) -> Iterator[RabbitGround]:
     """An exchange and its audit queue; removed at the end with all queues that belong to it, also after an error."""
     parsed = parse_rabbitmq_url(url, connect_timeout=5.0)
-    ground = RabbitGround(url, claimed.name, parsed)
+    ground = RabbitGround(url, claimed.name, parsed, Management(parsed))
+    made = False
     try:
         with open_channel(parsed) as channel:
+            made = True
             channel.exchange_declare(claimed.name, "topic", durable=True, arguments={ARGUMENT: MARK})
             ground._make(channel, ground.audit, _STREAM)
         yield ground
     finally:
-        remove(parsed, {claimed.name}, ground._queues)
+        if made:
+            remove(parsed, ground._api, {claimed.name}, ground._queues)
         forget(claimed.name)
 
 

@@ -22,7 +22,10 @@ class NoManagement(Exception):
 
 
 class Management:
-    """The API of one virtual host: at the URL's option ``management``, or the usual port of its first host."""
+    """The API of one virtual host: at the URL's option ``management``, or the usual port of its first host.
+
+    Once it has not answered it is not asked again: a firewall that drops everything would cost its deadline each time.
+    """
 
     def __init__(self, url: RabbitUrl) -> None:
         node = url.nodes[0]
@@ -32,6 +35,7 @@ class Management:
         login = f"{node.credentials.username}:{node.credentials.password}"
         self._headers = {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
         self._base = f"{address.scheme}://{address.netloc.rpartition('@')[2]}/api"
+        self._away: NoManagement | None = None
         self._vhost = quote(node.virtual_host, safe="")
         self._tls = node.ssl_options.context if node.ssl_options and address.scheme == "https" else None
 
@@ -46,6 +50,8 @@ class Management:
         return {one["name"]: one.get("arguments") or {} for one in listed}
 
     def _get(self, path: str) -> Any:
+        if self._away is not None:
+            raise self._away
         request = urllib.request.Request(f"{self._base}/{path}", headers=self._headers)
         try:
             with urllib.request.urlopen(request, timeout=_DEADLINE, context=self._tls) as response:
@@ -57,4 +63,5 @@ class Management:
                 raise NoManagement("the user has no tag `management` on RabbitMQ") from error
             raise NoManagement(f"RabbitMQ's management API answers with HTTP {error.code}") from error
         except (OSError, ValueError) as error:  # a URLError is an OSError
-            raise NoManagement(f"RabbitMQ's management API does not answer at {self._base}: {error}") from error
+            self._away = NoManagement(f"RabbitMQ's management API does not answer at {self._base}: {error}")
+            raise self._away from error

@@ -44,11 +44,15 @@ def remove_left_queues(url: str) -> list[str]:
     parsed = parse_rabbitmq_url(url, connect_timeout=5.0)
     with abandoned(CLAIMED) as claims:
         bases = {one.name for one in claims}
-        removed = remove(parsed, bases, {f"{name}.audit": None for name in bases})
+        api = Management(parsed)
+        left = _listed(api, bases) if bases else set()
+        if left is None:  # no names can be listed: ask for those that every run makes
+            left = _probed(parsed, bases | {f"{name}.audit" for name in bases})
+        remove(parsed, api, left & bases, left - bases)
         for one in claims:
-            if one.name in removed:
+            if one.name in left:
                 forget(one.name)
-    return removed
+    return sorted(left)
 
 
 def _is_marked(name: str, queues: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -59,36 +63,39 @@ def _belongs(name: str, bases: Collection[str]) -> bool:
     return any(name == base or name.startswith(f"{base}.") for base in bases)
 
 
-def remove(parsed: RabbitUrl, bases: Collection[str], queues: Collection[str]) -> list[str]:
-    """Delete the queues that are known or listed, and then the exchanges; returns what was there."""
-    if not bases:
-        return []
-    names = set(queues)
-    with suppress(NoManagement):  # then the retry and dead-letter queues of consumers stay
-        names |= {name for name in Management(parsed).names("queues") if _belongs(name, bases)}
-    removed: list[str] = []
+def remove(parsed: RabbitUrl, api: Management, exchanges: Collection[str], queues: Collection[str]) -> None:
+    """Delete the queues, those that belong to the exchanges and can be listed, and then the exchanges."""
+    belonging = _listed(api, exchanges) or set()  # else the retry and dead-letter queues of consumers stay
     with open_channel(parsed) as channel:
-        there = [("queue", name) for name in sorted(names)] + [("exchange", name) for name in sorted(bases)]
-        for kind, name in there:
-            if not _exists(channel, kind, name):
-                channel = channel.connection.channel()  # the answer that there is none has closed it
-                continue
-            channel.queue_delete(name) if kind == "queue" else channel.exchange_delete(name)
-            removed.append(name)
-    return removed
+        for name in sorted(belonging.union(queues).difference(exchanges)):
+            channel.queue_delete(name)  # a missing one is no error, neither here nor below
+        for name in sorted(exchanges):
+            channel.exchange_delete(name)
 
 
-def _exists(channel: BlockingChannel, kind: str, name: str) -> bool:
+def _listed(api: Management, bases: Collection[str]) -> set[str] | None:
+    """The names that are there of exchanges and queues that belong to ``bases``; None where they cannot be listed."""
     try:
-        if kind == "queue":
-            channel.queue_declare(name, passive=True)
-        else:
-            channel.exchange_declare(name, passive=True)
-    except ChannelClosedByBroker as error:
-        if error.reply_code != _NOT_FOUND:
-            raise
-        return False
-    return True
+        return {name for kind in ("exchanges", "queues") for name in api.names(kind) if _belongs(name, bases)}
+    except NoManagement:
+        return None
+
+
+def _probed(parsed: RabbitUrl, names: Collection[str]) -> set[str]:
+    """Which of these are there, as an exchange or as a queue."""
+    found: set[str] = set()
+    with open_channel(parsed) as channel:
+        for name in names:
+            for ask in ("queue_declare", "exchange_declare"):
+                if channel.is_closed:
+                    channel = channel.connection.channel()  # the answer that there is none closes it
+                try:
+                    getattr(channel, ask)(name, passive=True)
+                    found.add(name)
+                except ChannelClosedByBroker as error:
+                    if error.reply_code != _NOT_FOUND:
+                        raise
+    return found
 
 
 @contextmanager
