@@ -210,6 +210,8 @@ def _properties(broker: KafkaBroker) -> str:
         "log.dirs": broker.folder / "data",
         "auto.create.topics.enable": "false",
         "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
         "log.cleaner.dedupe.buffer.size": 4194304,
         "num.network.threads": 2,
         "num.io.threads": 2,

@@ -55,6 +55,9 @@ class OutboxByPolling:
                 return planned(Kill("s5.committed"), why=why)
             case "W3":
                 why = "The relay cannot know and sends again: twice on the wire, once in the inbox."
+                if broker == "rabbitmq" and self.ownership == "partition":
+                    # Without positions the order of a key is kept by sending its next one behind a confirmation.
+                    why += " Of each key only the first was on its way."
                 fault = Fail("relay.stored") if broker == "embedded" else LoseAnswer("relay.after-claim", "broker")
                 return planned(fault, Outcome.DUPLICATE, why=why)
             case "W3r":

@@ -17,6 +17,9 @@ from .application import serve
 AT_ONCE: Final = 10
 """Events of one stroke at most: a killed relay's lease has to run out each time."""
 
+_ANSWER_COMES_BACK: Final = 0.2
+"""Seconds from a record that can be read to its confirmation at the relay, at most."""
+
 
 def strike_relays(stage: Stage, strategy: str, reading: Reading) -> None:
     """Wave after wave: the events are written, a relay takes them and is struck, another one does the rest."""
@@ -88,6 +91,9 @@ def _lose_answers(
     serve(stage, strategy, tuple(stage.strokes))
     relay.go(unharmed)
     reached = _at(stage, relay, "relay.after-claim")
+    # A relay that sends in another thread claims on before the first answer is there.
+    stage.until(lambda: bool(stage.broker.records()), "the opening event", pause=0.02)
+    time.sleep(_ANSWER_COMES_BACK)
     before = link.lost
     link.lose_answers()
     stage.recorder.note(Lane.BROKER, "from here on the answers of the broker are lost")
