@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from pillarbox.event.destination import Topic
 from pillarbox.lab.grounds import broker_ground, database_ground
 from pillarbox.lab.soak import SoakOptions, SoakResult, balance, run_soak
 from pillarbox.lab.soak import tables as soak_tables
 from pillarbox.lab.soak.reading import read_books
 from pillarbox.lab.soak.report import JSON_NAME, PAGE_NAME, page
 from pillarbox.lab.soak.roles import Withdrawn, adding, engine_for
+from pillarbox.lab.soak.suspects import replay_suspects
 from tests.soak_servers import PAIRS
 
 CONSUMER = "pillarbox_lab_notifier"
@@ -148,6 +150,29 @@ def test_the_account_of_real_tables_finds_what_was_done_to_them() -> None:
     assert accounts.count("ghost") == 1
     assert accounts.count("applied twice") == 1
     assert not accounts.balanced
+
+
+@pytest.mark.parametrize(("error", "replayed"), [("crash-loop: 3 relays died", 1), ("refused: too large", 0)])
+def test_only_dead_letters_that_random_kills_explain_are_replayed(error: str, replayed: int) -> None:
+    with database_ground(None, "soak") as database:
+        shop = engine_for(database.shop_url)
+        soak_tables.make(shop, 1)
+        adding(shop, Topic("anywhere"))(["d0000"])
+        with shop.begin() as connection:
+            connection.execute(
+                text(
+                    "INSERT INTO outbox_parked (partition_no, lane, id, dest, state, attempts, error, error_at)"
+                    " SELECT partition_no, lane, id, dest, 'DEAD', 1, :error, CURRENT_TIMESTAMP FROM outbox_ready"
+                ),
+                {"error": error},
+            )
+            connection.execute(text("DELETE FROM outbox_ready"))
+        assert replay_suspects(database.shop_url) == replayed
+        assert replay_suspects(database.shop_url) == 0
+        with shop.connect() as connection:
+            reasons = connection.execute(text("SELECT reason FROM outbox_replay")).scalars().all()
+        shop.dispose()
+    assert len(reasons) == replayed
 
 
 # What is left when the lab itself is killed ---------------------------------------------------------------------------

@@ -62,6 +62,7 @@ def figures(result: SoakResult) -> Iterator[tuple[str, Any]]:
     yield "order breaks", found.out_of_order
     yield "not finished", found.count("unfinished")
     yield "rows that do not fit", found.count("tables")
+    yield "taken for poison and replayed", result.suspects
     yield "peak backlog", result.peak_backlog
     yield "seconds to drain", round(result.drain_seconds, 1)
 

@@ -28,7 +28,8 @@ class SoakResult:
 
     ``drained`` False: not everything was sent and applied within the bound. ``drain_seconds`` is from the end of the
     faults until it was. ``complete`` False: the storm was ended before its time. ``machine`` is the load average at the
-    beginning and the end, and the number of cores: figures mean little without it.
+    beginning and the end, and the number of cores: figures mean little without it. ``suspects`` were set aside by the
+    relays because several relays died while they sent just these, and were replayed after the storm.
     """
 
     command: str
@@ -47,6 +48,7 @@ class SoakResult:
     evidence: tuple[Evidence, ...] = ()
     links_absent: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, int] = field(default_factory=dict)
+    suspects: int = 0
 
     @property
     def passed(self) -> bool:

@@ -63,6 +63,7 @@ def writer(task: Mapping[str, Any]) -> None:
     dice = Random(task["seed"])
     devices = names(task["keys"])
     add = adding(engine, Destination(*task["destination"]))
+    drivers_own: type[Exception] = engine.dialect.dbapi.Error  # raised as it is where a new connection is set up
     due = time.monotonic()
     while not ended.is_set():
         chosen = dice.sample(devices, k=min(len(devices), dice.randint(1, 5)))
@@ -70,7 +71,7 @@ def writer(task: Mapping[str, Any]) -> None:
             add(chosen, withdraw=dice.random() < task["withdrawn"])
         except Withdrawn:
             pass
-        except (SQLAlchemyError, PillarboxError) as error:
+        except (SQLAlchemyError, PillarboxError, drivers_own) as error:
             # Committed or not, the tables will tell. A real application tells its user that it does not know.
             _log.warning("a transaction failed: %s: %s", type(error).__name__, str(error)[:300])
             engine.dispose()

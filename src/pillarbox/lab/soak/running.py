@@ -33,8 +33,10 @@ from .result import Evidence, SoakResult
 from .roles import adding, engine_for
 from .schedule import schedule
 from .storm import Storm, wait_until_at_rest
+from .suspects import replay_suspects
 from .tasks import modules, tasks
 
+SUSPECTS_EVERY: Final = 5.0  # seconds between looks for events that were taken for poison
 SHOWN_FINDINGS: Final = 10
 BEGIN_DEADLINE: Final = 60.0  # seconds until the first event has gone all the way
 ROLES: Final = ("relay", "consumer", "writer")
@@ -68,6 +70,7 @@ class _Soak:
     consumer: str
     happened: list[Happened] = field(default_factory=list)
     complete: bool = True
+    suspects: int = 0
 
     def tell(self, happened: Happened) -> None:
         self.happened.append(happened)
@@ -140,6 +143,7 @@ def run_soak(options: SoakOptions, show: Show = lambda _: None, *, command: str 
             evidence=_evidence(database, accounts.findings[:SHOWN_FINDINGS], records, soak.consumer),
             links_absent={str(link): why for link, why in links.absent.items()},
             starts=starts,
+            suspects=soak.suspects,
         )
 
 
@@ -161,12 +165,31 @@ def _run(soak: _Soak, crew: Crew, links: Links, gauge: Gauge) -> tuple[bool, flo
     crew.end(ROLES, kill=True)
     soak.tell(Happened(time.time(), "stage", "soak", "everything was killed and is started again, without the writers"))
     crew.begin(("relay", "consumer"))
-    drained, seconds = wait_until_at_rest(gauge, crew, options.drain, soak.showing("drain", options.drain, gauge))
+    drained, seconds = _drain(soak, crew, gauge)
     soak.tell(Happened(time.time(), "stage", "soak", "drained" if drained else "not drained within the bound"))
     if drained:
         drained = _close(soak, crew, gauge)
     crew.end(("relay", "consumer"))
     return drained, seconds
+
+
+def _drain(soak: _Soak, crew: Crew, gauge: Gauge) -> tuple[bool, float]:
+    """Until all is sent and applied; what was taken for poison in the storm is replayed, as an operator would."""
+    bound, spent = soak.options.drain, 0.0
+    show = soak.showing("drain", bound, gauge)
+    while spent < bound:
+        before = spent
+        done, seconds = wait_until_at_rest(
+            gauge, crew, min(SUSPECTS_EVERY, bound - spent), lambda now, before=before: show(before + now)
+        )
+        spent += seconds
+        if done:
+            return True, spent
+        if suspects := replay_suspects(soak.database.shop_url):
+            soak.suspects += suspects
+            what = f"{suspects} events had been set aside as suspects of a crash loop, and are replayed"
+            soak.tell(Happened(time.time(), "stage", "soak", what))
+    return False, spent
 
 
 def _wait_for_work(crew: Crew, gauge: Gauge) -> None:
