@@ -73,7 +73,9 @@ class KafkaVia:
         self.detours = tuple(detours)
         self.proxies = tuple(proxies)
         self.bootstrap: str = ",".join(_said(detour.advertised) for detour in detours)
-        self.url = f"kafka://{self.bootstrap}"
+        # A client connects to a partition's leader when it first sends to it. While answers are lost that could not
+        # succeed, and the message would never arrive: so it connects to all brokers as soon as it knows them.
+        self.url = f"kafka://{self.bootstrap}?enable.sparse.connections=false"
 
     @property
     def lost(self) -> int:
