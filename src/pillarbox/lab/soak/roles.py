@@ -63,7 +63,8 @@ def writer(task: Mapping[str, Any]) -> None:
     dice = Random(task["seed"])
     devices = names(task["keys"])
     add = adding(engine, Destination(*task["destination"]))
-    drivers_own: type[Exception] = engine.dialect.dbapi.Error  # raised as it is where a new connection is set up
+    # A driver's own error comes as it is where a new connection is being set up.
+    drivers_own: type[Exception] = engine.dialect.import_dbapi().Error
     due = time.monotonic()
     while not ended.is_set():
         chosen = dice.sample(devices, k=min(len(devices), dice.randint(1, 5)))

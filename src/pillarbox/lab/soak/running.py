@@ -177,11 +177,12 @@ def _drain(soak: _Soak, crew: Crew, gauge: Gauge) -> tuple[bool, float]:
     """Until all is sent and applied; what was taken for poison in the storm is replayed, as an operator would."""
     bound, spent = soak.options.drain, 0.0
     show = soak.showing("drain", bound, gauge)
+
+    def show_drain(seconds: float) -> None:
+        show(spent + seconds)
+
     while spent < bound:
-        before = spent
-        done, seconds = wait_until_at_rest(
-            gauge, crew, min(SUSPECTS_EVERY, bound - spent), lambda now, before=before: show(before + now)
-        )
+        done, seconds = wait_until_at_rest(gauge, crew, min(SUSPECTS_EVERY, bound - spent), show_drain)
         spent += seconds
         if done:
             return True, spent
