@@ -40,7 +40,7 @@ def test_a_run_shows_a_loss_without_an_outbox_and_none_with_it(cli: Cli) -> None
 
 
 def test_ctrl_c_keeps_what_was_done_and_reports_it(cli: Cli) -> None:
-    with cli.started("lab", "run", "--window", "B1", "--rounds", "40", "--parallel", "1", "--out", "kept") as running:
+    with cli.started("lab", "run", "--window", "B1", "--rounds", "12", "--parallel", "1", "--out", "kept") as running:
         running.wait_for("B1-S1: ")
         running.interrupt()
         done = running.ended(30)
