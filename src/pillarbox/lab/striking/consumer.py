@@ -103,9 +103,21 @@ def _kill(stage: Stage, way: str, group: Sequence[Stroke], point: str) -> None:
             consumer.go(reached)
             continue
         time.sleep(stroke.pause)
-        stage.struck.update(EventId(one.alarm.event_id) for one in group)
+        stage.struck.update(_unacknowledged(consumer, way, point))
         stage.recorder.struck(consumer, "SIGKILL", reached.event_id)
         consumer.kill()
+
+
+def _unacknowledged(consumer: Process, way: str, point: str) -> set[EventId]:
+    """The events that were at the point since the last acknowledgement: a client fetches in pieces as it likes."""
+    acknowledged = {"C0": "c0.acknowledged", "C1": "c1.acknowledged", "C2": "consumer.after-ack"}.get(way)
+    found: set[EventId] = set()
+    for one in consumer.reached:
+        if one.point == acknowledged:
+            found.clear()
+        elif one.point == point and one.event_id is not None:
+            found.add(one.event_id)
+    return found
 
 
 def _race(stage: Stage, way: str, group: Sequence[Stroke], point: str, reading: Reading) -> None:
@@ -119,7 +131,7 @@ def _race(stage: Stage, way: str, group: Sequence[Stroke], point: str, reading: 
             link, url = found or (None, None)
         first = stage.consumer(way, workers=len(group), limit=len(group), waits_at={point}, broker_url=url)
         held = _gather(stage, first, point, len(group))
-        stage.struck.update(EventId(one) for one in ids)
+        stage.struck.update(one.event_id for one in held if one.event_id is not None)
         time.sleep(group[0].pause)
         first.freeze()
         stage.recorder.struck(first, "SIGSTOP")

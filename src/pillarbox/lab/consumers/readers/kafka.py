@@ -26,7 +26,7 @@ class KafkaReader:
     def poll(self, timeout: float, limit: int) -> list[Letter]:
         """The next records."""
         first = self._client.poll(timeout)
-        found = [] if first is None else [first, *self._client.consume(limit - 1, timeout=0.05)]
+        found = [] if first is None else [first, *self._client.consume(limit - 1, timeout=0.2)]
         letters = [letter for message in found if (letter := _letter(message)) is not None]
         if self._automatic and letters:
             self._await_the_timer()
