@@ -85,6 +85,10 @@ _PLANS: Final = {
     "The relay cannot know and sends again: twice on the wire, once in the inbox.": (
         "中继无从得知，只好再发一次：线路上两次，收件箱里一次。"
     ),
+    (
+        "The relay cannot know and sends again: twice on the wire, once in the inbox. "
+        "Of each key only the first was on its way."
+    ): "中继无从得知，只好再发一次：线路上两次，收件箱里一次。每个键只有第一个事件已在途中。",
     "What the dead relay knew is gone; the next one sends again: twice on the wire, once in the inbox.": (
         "死去的中继所知道的都没了，下一个中继再发一次：线路上两次，收件箱里一次。"
     ),
