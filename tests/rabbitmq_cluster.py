@@ -80,6 +80,13 @@ class Cluster:
         known = (asked or self.nodes[0]).ask(f"queues/%2F/{urllib.parse.quote(queue)}")
         return next(node for node in self.nodes if known["leader"] == f"pillarbox{node.number}@localhost")
 
+    def online(self, queue: str) -> int:
+        """How many of the queue's members are up, by the first node that answers."""
+        for node in self.nodes:
+            if node.process.pid() is not None:
+                return len(node.ask(f"queues/%2F/{urllib.parse.quote(queue)}")["online"])
+        return 0
+
     def others(self, node: Node) -> list[Node]:
         return [one for one in self.nodes if one is not node]
 
@@ -101,6 +108,7 @@ def rabbitmq_cluster() -> Iterator[Cluster]:
         try:
             nodes[0].start()
             together([nodes[1], nodes[2]])
+            nodes[0].process.wait(lambda: sum(one["running"] for one in nodes[0].ask("nodes")) == 3, seconds=60)
             yield Cluster((nodes[0], nodes[1], nodes[2]))
         finally:
             for node in reversed(nodes):

@@ -232,6 +232,26 @@ def test_a_full_queue_is_retryable(broker: RabbitBroker) -> None:
     assert not any(outcome.permanent for outcome in refused)
 
 
+def test_after_a_refusal_the_next_attempt_goes_by_a_new_channel_and_else_by_the_same(broker: RabbitBroker) -> None:
+    """A channel that took a dead node for a quorum queue's leader is refused until that node is back."""
+    limited = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    broker.channel.queue_declare("full", durable=True, arguments=limited)
+    with closing(RabbitPublisher.from_url(broker.url, deadline=5)) as publisher:
+
+        def publish(count: int) -> object:
+            publisher.publish(messages(Exchange("", "full"), count))
+            assert publisher._session is not None
+            return publisher._session._lanes[""]._channel
+
+        refused = publish(20)
+        broker.bodies("full")
+        fresh = publish(1)
+        broker.bodies("full")
+        assert fresh is not refused
+        assert publish(1) is fresh
+        assert len(broker.bodies("full")) == 1
+
+
 def test_a_missing_exchange_spoils_no_neighbour_in_a_large_batch(broker: RabbitBroker) -> None:
     good, bad = messages(QUEUE, 900), messages(Exchange("missing", "x"), 900)
     mixed = [one for pair in zip(good, bad, strict=True) for one in pair]

@@ -45,6 +45,7 @@ class Lane:
     _ledger: Ledger
     _ready: bool  # the channel is in confirm mode
     _proven: bool  # the exchange has answered on this channel, so it exists
+    _refused: bool  # there was a nack on this channel
     _bytes: int  # in flight
 
     def __init__(self, connection: CorkedConnection, exchange: str, may_send: Callable[[], bool]) -> None:
@@ -61,6 +62,10 @@ class Lane:
 
     def take(self, batch: Batch, indexes: Iterable[int]) -> None:
         """Send these messages of ``batch``. The batch before it is finished or abandoned."""
+        if self._refused:
+            # RabbitMQ's channel remembers whom it took for a quorum queue's leader when it first published there. Was
+            # that node just dead, then this channel is refused for as long as it stays so; a new one asks anew.
+            self.close()
         self._batch = batch
         self._waiting = deque(indexes)
         self._by_address.clear()
@@ -170,6 +175,7 @@ class Lane:
         if isinstance(method, spec.Basic.Ack):
             self._add(batch.confirm(answered, _CONFIRMED))
         else:
+            self._refused = True
             batch.fail(answered, NACKED)
         batch.answers += len(answered)
         self._proven = True
@@ -232,6 +238,7 @@ class Lane:
         self._channel = None
         self._ready = False
         self._proven = False
+        self._refused = False
         self._ledger = Ledger()
         self._bytes = 0
         self._solo = False
