@@ -427,4 +427,4 @@ class PointNotReached(PillarboxError):
     """A fault was to strike at a named point, and the point was never reached."""
 
     code = "PB-111"
-    fix = "Check the point's name (pillarbox.faultpoints.POINTS) and that the code under test comes past it in the block."
+    fix = "Check the point's name (pillarbox.faultpoints.POINTS), and that the code comes past it in the block."
