@@ -24,6 +24,11 @@ class Connection:
         self.raw = raw
         self.lost = lost
 
+    @property
+    def version(self) -> str:
+        """What the broker says of itself; empty where it does not."""
+        return str((self.raw.server_properties or {}).get("version", ""))
+
     async def channel(self) -> Channel:
         """A new channel."""
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -17,6 +17,10 @@ STEPS_MS: Final = (
 AT_ONCE: Final = 0.03
 """Seconds. Less than that goes to the retry queue directly."""
 
+SAFE_ARGUMENTS: Final[Mapping[str, Any]] = {"x-queue-type": "quorum"}
+"""Of the queues for dead letters and retries. A classic queue lives on one node of a cluster: while that is away
+nothing can be put there and no consumer that needs it can start; with the node's disk the letters go."""
+
 DELAY_ARGUMENTS: Final[Mapping[str, Any]] = {
     "x-queue-type": "quorum",
     # Without it, the broker passes expired messages on unconfirmed, and one that meets a missing queue or a node that
@@ -31,6 +35,23 @@ class Queue(NamedTuple):
 
     name: str
     arguments: Mapping[str, Any]
+
+
+_COUNTS_BY_ITSELF: Final = 4
+"""From this major version of RabbitMQ on a quorum queue drops what came back 20 times, unless it is told not to."""
+
+
+def declared(arguments: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """The arguments for a broker of this version: what is kept for a person must not be dropped for being looked at.
+
+    >>> declared({"x-queue-type": "quorum"}, "4.1.2")
+    {'x-queue-type': 'quorum', 'x-delivery-limit': -1}
+    >>> declared({"x-queue-type": "quorum"}, "3.10.8")
+    {'x-queue-type': 'quorum'}
+    """
+    major = version.split(".", 1)[0]
+    counts = arguments.get("x-queue-type") == "quorum" and major.isdigit() and int(major) >= _COUNTS_BY_ITSELF
+    return {**arguments, **({"x-delivery-limit": -1} if counts and "x-delivery-limit" not in arguments else {})}
 
 
 def waiting_queue(retry: Queue, seconds: float, arguments: Mapping[str, Any]) -> Queue:

@@ -16,7 +16,7 @@ from ...errors import AccessRefused, BadConsumer, BrokerUnavailable
 from ...publish.rabbitmq.refusals import reason_of
 from ...publish.rabbitmq.url import RabbitUrl
 from .channels import Channel, Connection, connect
-from .delays import Queue
+from .delays import Queue, declared
 
 _ACCESS_REFUSED = 403
 _OTHER_ARGUMENTS = 406
@@ -93,8 +93,9 @@ class SideQueues:
 
     async def _declare(self, connection: Connection, queue: Queue) -> None:
         channel = await connection.channel()
+        arguments = declared(queue.arguments, connection.version)
         try:
-            await channel.ask(channel.raw.queue_declare, queue.name, durable=True, arguments=dict(queue.arguments))
+            await channel.ask(channel.raw.queue_declare, queue.name, durable=True, arguments=arguments)
         except ChannelClosedByBroker as error:
             if error.reply_code not in (_OTHER_ARGUMENTS, _ACCESS_REFUSED):
                 raise

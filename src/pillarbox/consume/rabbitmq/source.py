@@ -17,7 +17,7 @@ from ...ports import Incoming
 from ...publish.rabbitmq.url import RabbitUrl, parse_rabbitmq_url
 from ..dead import dead_headers, dead_name
 from ..retries import retry_headers, retry_name
-from .delays import DELAY_ARGUMENTS, Queue, waiting_queue
+from .delays import DELAY_ARGUMENTS, SAFE_ARGUMENTS, Queue, waiting_queue
 from .delivery import Delivery, copy_properties
 from .sidequeues import SideQueues
 from .subscription import Subscription
@@ -32,9 +32,9 @@ class RabbitSource:
     are declared where missing (durable).
 
     ``prefetch`` is how many unacknowledged messages of a queue the broker hands out at most. The others are arguments
-    of new queues, e.g. ``{"x-queue-type": "quorum"}``: ``dead_queue_arguments``, ``retry_queue_arguments``, and
-    ``delay_queue_arguments`` for those in which a retry waits: quorum queues that pass on at least once (RabbitMQ 3.10)
-    unless you say otherwise. ``deadline`` (seconds) bounds each wait for the broker.
+    of new queues: ``dead_queue_arguments`` and ``retry_queue_arguments``, quorum queues by default (``{}``
+    leaves it to the broker), and ``delay_queue_arguments`` for those in which a retry waits: quorum queues that pass on
+    at least once (RabbitMQ 3.10). ``deadline`` (seconds) bounds each wait for the broker.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class RabbitSource:
         *,
         prefetch: int = 100,
         deadline: float = 10.0,
-        dead_queue_arguments: Mapping[str, Any] | None = None,
-        retry_queue_arguments: Mapping[str, Any] | None = None,
+        dead_queue_arguments: Mapping[str, Any] = SAFE_ARGUMENTS,
+        retry_queue_arguments: Mapping[str, Any] = SAFE_ARGUMENTS,
         delay_queue_arguments: Mapping[str, Any] = DELAY_ARGUMENTS,
     ) -> None:
         if not 1 <= prefetch <= MAX_PREFETCH:
@@ -202,10 +202,10 @@ def _delivery(incoming: Incoming) -> Delivery:
     return incoming.position
 
 
-def _queue(name: str, arguments: Mapping[str, Any] | None) -> Queue:
+def _queue(name: str, arguments: Mapping[str, Any]) -> Queue:
     if len(name.encode()) > MAX_QUEUE_NAME_BYTES:
         raise BadConsumer(
             f"The queue's name {name!r} is longer than {MAX_QUEUE_NAME_BYTES} bytes.",
             fix="Shorten the consumer's name.",
         )
-    return Queue(name, dict(arguments or {}))
+    return Queue(name, dict(arguments))
