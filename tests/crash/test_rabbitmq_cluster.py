@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import pairwise
 
 import pika
 import pytest
@@ -40,10 +41,12 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def declare(cluster: Cluster) -> None:
+def declare(cluster: Cluster, *, single_active: bool) -> None:
     url = f"amqp://guest:guest@{cluster.nodes[0].host}/"
     with closing(pika.BlockingConnection(pika.URLParameters(url))) as connection:
-        arguments = {"x-queue-type": "quorum", "x-quorum-initial-group-size": 3}
+        arguments: dict[str, object] = {"x-queue-type": "quorum", "x-quorum-initial-group-size": 3}
+        if single_active:
+            arguments["x-single-active-consumer"] = True
         connection.channel().queue_declare(QUEUE, durable=True, arguments=arguments)
     until(lambda: cluster.online(QUEUE) == 3)
 
@@ -55,10 +58,16 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.xfail(reason="the consumer is not served again within a minute of a leader's death", strict=False)
-def test_the_leaders_death_loses_nothing_keeps_order_and_is_over_in_seconds(cluster: Cluster, engine: Engine) -> None:
-    """M11: each leader in turn, so that publisher and consumer lose their own node as well as the queue's."""
-    declare(cluster)
+@pytest.mark.parametrize("single_active", [True, False], ids=["single-active", "competing"])
+def test_the_leaders_death_loses_nothing_and_is_over_in_seconds(
+    cluster: Cluster, engine: Engine, single_active: bool
+) -> None:
+    """M11: each leader in turn, so that publisher and consumer lose their own node as well as the queue's.
+
+    Order holds where one consumer at a time is active. Else what was out with the lost connection comes back behind
+    what its successor was given first: a dead node's consumers are only suspected to be gone.
+    """
+    declare(cluster, single_active=single_active)
     consumer = Consumer("stock", database=engine, broker=cluster.url, sources=[QUEUE], workers=2)
 
     @consumer.on("thing.happened")
@@ -93,10 +102,12 @@ def test_the_leaders_death_loses_nothing_keeps_order_and_is_over_in_seconds(clus
     by_key: dict[str, list[int]] = defaultdict(list)
     for _, key, number in rows:
         by_key[key].append(number)
-    assert all(numbers == sorted(numbers) for numbers in by_key.values())
+    late = sum(later < earlier for numbers in by_key.values() for earlier, later in pairwise(numbers))
+    assert late == 0 or not single_active
     assert consumer.stats.dead == 0
     print(
         f"{len(pump.sent)} events, {consumer.stats.duplicates} duplicates, "
         f"outcomes {dict(pump.outcomes)}, 100 confirms after the kill in {[round(gap, 2) for gap in gaps]} s, "
-        f"longest batch {pump.longest:.2f} s, consumer lost its broker {consumer.stats.broker_away} times"
+        f"longest batch {pump.longest:.2f} s, consumer lost its broker {consumer.stats.broker_away} times, "
+        f"{late} steps back in {len(by_key)} keys"
     )
