@@ -105,9 +105,13 @@ class Process:
         self._frozen = False
         self._signal(self.pid, signal.SIGCONT)
 
+    def ask_to_end(self) -> None:
+        """Ask it to end in good order, and do not wait for that."""
+        self._tell({"do": "end"})
+
     def stop(self, timeout: float = DEADLINE) -> Exit:
         """Ask it to end in good order; SIGKILL when it does not within ``timeout`` seconds."""
-        self._tell({"do": "end"})
+        self.ask_to_end()
         with self._news:
             if self._news.wait_for(lambda: self.exit is not None, timeout) and self.exit:
                 return self.exit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Final
@@ -165,18 +165,26 @@ def _gather(stage: Stage, consumer: Process, point: str, most: int) -> list[Reac
 
 
 def _let_finish(stage: Stage, consumer: Process, count: int) -> None:
-    """It handles what it held, tries to acknowledge, and is ended; what it thinks of the refusal is in its exit."""
+    """It handles what it held, tries to acknowledge, and is ended; what it thinks of the refusal is in its exit.
+
+    While it ends, too, nothing of it is kept waiting at the point: on SQLite that would be the only writer, and the
+    other consumer would wait for it until its patience ends.
+    """
     done = ("c0.committed", "c1.committed", "consumer.after-commit")
-    end = time.monotonic() + 10.0
-    while time.monotonic() < end and not consumer.is_over:
-        if sum(consumer.count(point) for point in done) >= count:
-            break
+    _go_on_until(stage, consumer, 10.0, lambda: sum(consumer.count(point) for point in done) >= count)
+    consumer.ask_to_end()
+    _go_on_until(stage, consumer, 5.0, lambda: False)
+    if not consumer.is_over:
+        consumer.kill()
+
+
+def _go_on_until(stage: Stage, consumer: Process, seconds: float, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not consumer.is_over and not condition():
         report = consumer.next(0.05)
         if report is not None and report.ticket is not None:
             consumer.go(report)
         stage.check()
-    if consumer.exit is None:
-        consumer.stop(5.0)
 
 
 def _at(stage: Stage, consumer: Process, point: str) -> Reached:
