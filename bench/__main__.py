@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     if "machine" in summary:
-        summary["machine"].update(before)
+        summary["machine"] = {**before, **summary["machine"]}  # what a command measured later counts
     print(json.dumps(summary, indent=2) if options.json else options.table(summary))
     return 0
 

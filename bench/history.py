@@ -49,7 +49,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "payload_bytes": options.payload,
         **found,
         "ratio": {part: round(after[part] / before[part], 3) for part in before},
-        "machine": machine.facts(),
+        # Filling takes minutes: what ran beside it when it began says nothing of what was measured.
+        "machine": machine.facts() | {"busy_before": max(one["busy_before"] for one in found.values())},
     }
 
 
@@ -64,6 +65,7 @@ def one_case(options: argparse.Namespace, sent: int) -> dict[str, Any]:
         filled = time.monotonic() - start
         tell(f"{sent:,} sent and {options.pending:,} pending on {options.database}: {filled:.0f} s")
         watch = LimitedWatch(min(options.measured, options.pending))
+        used = machine.busy()
         with counted(url) as (own, work):
             drain(own, options.ownership, options.batch, watch)
         return {
@@ -71,6 +73,7 @@ def one_case(options: argparse.Namespace, sent: int) -> dict[str, Any]:
             "batches": len(watch.each["settle"]),
             "database_work_per_event": per_event(work, watch.events),
             "filled_in_seconds": round(filled),
+            "busy_before": used,
         }
 
 
