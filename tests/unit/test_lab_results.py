@@ -157,8 +157,25 @@ def test_a_second_run_into_the_same_folder_takes_the_first_ones_place(tmp_path: 
     assert results.load_run(tmp_path).cells == (ghosts(),)
 
 
+@pytest.mark.parametrize("content", ['{"epochs": 3}', "[]", "{", '{"format": 1, "facts": "mine"}'])
+def test_another_programs_run_is_not_taken_for_one_of_the_labs(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "stem.json").write_text("precious")
+    with pytest.raises(ConfigError, match="no run of the lab"):
+        results.prepare(tmp_path)
+    assert (tmp_path / "cells" / "stem.json").read_text() == "precious"
+
+
+def test_a_folder_with_kafkas_experiments_takes_a_run_as_well(tmp_path: Path) -> None:
+    (tmp_path / "kafka.json").write_text("[]")
+    results.prepare(tmp_path)
+    assert (tmp_path / "cells").is_dir()
+
+
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"format": 2}', '{"format": 1}', '{"format": 1, "facts": {}, "complete": true}']
+    "content",
+    ["", "{", "[]", "[" * 100_000, '{"format": 2}', '{"format": 1}', '{"format": 1, "facts": {}, "complete": true}'],
 )
 def test_what_is_no_run_is_refused_in_a_sentence(tmp_path: Path, content: str) -> None:
     (tmp_path / "run.json").write_text(content)

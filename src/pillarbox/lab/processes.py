@@ -6,15 +6,16 @@ import json
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Collection, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, Final
 
 from ..errors import LabError
+from .grounds.claims import claim
+from .grounds.folders import own_folder
 from .process import Process
 
 _ROLE_MODULES: Final = ("pillarbox.lab.roles", "sqlalchemy.dialects.sqlite")
@@ -24,11 +25,20 @@ class Crew:
     """Starts processes for all cells of a run; any thread may ask. Leaving the ``with`` block kills all."""
 
     def __init__(self, modules: Collection[str] = ()) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="pillarbox_lab_")
-        folder = Path(self._folder.name)
+        self._place = ExitStack()  # claimed, so that the next run removes what is left of one that is killed
+        claimed = self._place.enter_context(claim("folder", "crew"))
+        self._place.enter_context(own_folder(claimed))
+        folder = claimed.folder
         self._socket_path = str(folder / "line")
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listening.bind(self._socket_path)
+        self._listening = self._place.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        try:
+            self._listening.bind(self._socket_path)
+        except OSError as error:
+            self._place.close()
+            raise LabError(
+                f"The lab's processes cannot meet at {self._socket_path}: {error}.",
+                fix="Point TMPDIR at a folder with a short name: a socket's path has a hundred characters at most.",
+            ) from error
         self._listening.listen(100)
         self._processes: dict[str, Process] = {}
         self._by_pid: dict[int, Process] = {}
@@ -69,7 +79,7 @@ class Crew:
             thread.join(5)
         assert self._nursery.stdout is not None
         self._nursery.stdout.close()
-        self._folder.cleanup()
+        self._place.close()
 
     def log_of(self, cell: str) -> Path:
         """Where the processes of a cell write what they print; gone with the crew."""

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import ConfigError
-from .json_values import from_json, to_json
+from .json_values import IS, from_json, to_json
 from .model import CellResult, Run, RunFacts
 
 FORMAT: Final = 1
 """Of the files. A reader refuses a newer one; fields that are only added do not raise it."""
 
 _RUN, _CELLS = "run.json", "cells"
-_OURS: Final = (_RUN, "kafka.json")  # either of them in a folder shows that it is the lab's
 
 
 def prepare(folder: Path) -> None:
@@ -39,7 +38,7 @@ def prepare(folder: Path) -> None:
 def check(folder: Path) -> None:
     """Refuse what :func:`prepare` would refuse, and change nothing."""
     try:
-        if not folder.exists() or not any(folder.iterdir()) or any((folder / name).is_file() for name in _OURS):
+        if not folder.exists() or not any(folder.iterdir()) or _is_ours(folder):
             return
     except OSError as error:
         raise _unusable(folder, error) from error
@@ -47,6 +46,21 @@ def check(folder: Path) -> None:
         f"--out {folder} is not empty, and what is in it is no run of the lab.",
         fix="Name a new folder, or one that an earlier `pillarbox lab run` made.",
     )
+
+
+def _is_ours(folder: Path) -> bool:
+    """By what the files say: other programs have a ``run.json``, too, and ``cells`` is about to be emptied."""
+    run, trials = _content(folder / _RUN), _content(folder / "kafka.json")
+    if run is not None:
+        return isinstance(run, dict) and isinstance(run.get("facts"), dict) and run["facts"].get(IS) == "RunFacts"
+    return isinstance(trials, list) and not (folder / _CELLS).exists()
+
+
+def _content(file: Path) -> object:
+    try:
+        return json.loads(file.read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
 
 
 def save_cell(folder: Path, cell: CellResult) -> None:
@@ -119,7 +133,7 @@ def _read(place: Path) -> dict[str, Any]:
         data = json.loads(place.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{place.parent} holds no run of the lab: there is no {place.name}.", fix=_FIX) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{place} cannot be read: {error}.", fix=_FIX) from error
     if not isinstance(data, dict) or not isinstance(data.get("format"), int) or data["format"] > FORMAT:
         raise ConfigError(f"{place} was not written by this release's lab.", fix=_FIX)

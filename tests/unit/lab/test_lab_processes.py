@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from pillarbox.errors import LabError
 from pillarbox.lab.grounds import broker_ground, database_ground
+from pillarbox.lab.grounds.folders import remove_left_folders
 from pillarbox.lab.ports import BrokerGround, DatabaseGround
 from pillarbox.lab.process import Process
 from pillarbox.lab.processes import Crew
@@ -118,6 +120,38 @@ def test_no_process_outlives_the_lab(tmp_path: Path) -> None:
     while _lives(pid):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_the_next_run_removes_the_folder_of_a_crew_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    script = (
+        "import time; from pillarbox.lab.processes import Crew; crew = Crew(); print(1, flush=True); time.sleep(60)"
+    )
+    lab = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert lab.stdout is not None
+    assert lab.stdout.readline()
+    (left,) = tmp_path.glob("pillarbox_lab_*")
+    assert remove_left_folders() == []  # it lives
+    lab.kill()
+    lab.wait(10)
+    lab.stdout.close()
+    assert remove_left_folders() == [str(left)]
+    assert not left.exists()
+
+
+def test_a_temporary_folder_with_a_long_name_is_refused_with_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("x" * 120)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with pytest.raises(LabError, match="cannot meet") as refused:
+        Crew()
+    assert "TMPDIR" in refused.value.how_to_fix
+    assert list(deep.iterdir()) == []
 
 
 def _lives(pid: int) -> bool:

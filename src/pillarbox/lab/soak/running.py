@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,8 +14,10 @@ from ...errors import LabError
 from ...masking import mask_whole_url
 from ...store.engines import relay_engine
 from ..grounds import broker_ground, database_ground, refuse_foreign, remove_leftovers
+from ..grounds.claims import claim
+from ..grounds.folders import own_folder
 from ..model import NotVisible, Record
-from ..ports import PREFIX, BrokerGround, DatabaseGround
+from ..ports import BrokerGround, DatabaseGround
 from ..verdict import judge
 from ..versions import versions
 from . import tables
@@ -255,8 +255,9 @@ def _folder(options: SoakOptions) -> Iterator[Path]:
     """Where the processes' logs go: kept below ``out``, else gone at the end."""
     with ExitStack() as cleanup:
         if options.out is None:
-            folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-            cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+            claimed = cleanup.enter_context(claim("folder", "soak"))
+            cleanup.enter_context(own_folder(claimed))
+            folder = claimed.folder
         else:
             folder = options.out / "logs"
             folder.mkdir(parents=True, exist_ok=True)
