@@ -32,7 +32,7 @@ def load() -> list[float]:
     return [round(one, 2) for one in os.getloadavg()]
 
 
-def busy(seconds: float = 3.0) -> float:
+def busy(seconds: float = 0.5) -> float:
     """The share of all cores' time that was not idle, measured now; the load average lags behind."""
     before, all_before = _ticks()
     time.sleep(seconds)

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def wait_for_rest(share: float, patience: float = 900.0) -> None:
     """Until less than this share of the cores is used; after ``patience`` seconds it is said, and goes on."""
     deadline = time.monotonic() + patience
-    while (now := machine.busy()) >= share:
+    while (now := machine.busy(3.0)) >= share:
         if time.monotonic() > deadline:
             tell(f"{now:.0%} of the cores are still used: what follows was measured on a busy machine")
             return
