@@ -16,6 +16,8 @@ from pillarbox.errors import ConfigError
 from pillarbox.lab import model, results
 from pillarbox.lab.json_values import from_json, to_json
 from pillarbox.lab.model import CellKey, CellResult, NotVisible, Run
+from pillarbox.lab.options import LabOptions
+from pillarbox.lab.running import command_of
 
 from .lab_samples import RUN_FACTS, ghosts, sample_run
 
@@ -165,6 +167,19 @@ def test_another_programs_run_is_not_taken_for_one_of_the_labs(tmp_path: Path, c
     with pytest.raises(ConfigError, match="no run of the lab"):
         results.prepare(tmp_path)
     assert (tmp_path / "cells" / "stem.json").read_text() == "precious"
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be used"):
+        results.make(tmp_path / "file")
+
+
+def test_a_password_with_a_space_is_masked_in_the_command() -> None:
+    options = LabOptions("mysql+pymysql://app:very secret@db/", "amqp://app:also secret@mq/")
+    command = command_of(options)
+    assert "secret" not in command
+    assert "mysql+pymysql://app:***@db/" in command
 
 
 def test_a_folder_with_kafkas_experiments_takes_a_run_as_well(tmp_path: Path) -> None:

@@ -35,6 +35,15 @@ def prepare(folder: Path) -> None:
         raise _unusable(folder, error) from error
 
 
+def make(folder: Path) -> None:
+    """Make ``folder`` where it is missing, before anything is run whose result is to go there. Raises ConfigError
+    (PB-001)."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
 def check(folder: Path) -> None:
     """Refuse what :func:`prepare` would refuse, and change nothing."""
     try:

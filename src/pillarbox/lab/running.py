@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from ..masking import mask_url
+from ..masking import mask_whole_url
 from ..wiring import dialect_name
 from .cell import Seen, run_cell
 from .consumers import WAYS
@@ -108,7 +108,7 @@ def command_of(options: LabOptions, key: CellKey | None = None) -> str:
         ("--kafka-via", options.kafka_via),
     ):
         if url is not None:
-            words += [name, mask_url(url)]
+            words += [name, mask_whole_url(url)]  # before it is quoted: a password may have a space
     return shlex.join([*words, "--rounds", str(options.rounds), "--seed", str(options.seed)])
 
 

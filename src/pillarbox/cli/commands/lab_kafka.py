@@ -37,12 +37,15 @@ def kafka(
     from ...lab.kafka.running import run_trials
     from ...lab.kafka.showing import as_json, save_trials, table
     from ...lab.kafka.trial import Trial
+    from ...lab.results import make
     from ..output import show
 
     def tell(trial: Trial) -> None:
         if trial.ran and not json:
             typer.echo(f"{trial.id} {trial.title}: {trial.sentence}", err=True)
 
+    if out is not None:
+        make(out)
     trials = run_trials(broker, via=kafka_via, home=kafka_home, events=rounds, show=tell)
     if out is not None:
         save_trials(out, trials)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...masking import mask_url
+from ...masking import mask_url, mask_whole_url
 from ..exit_codes import ExitCode
 from ..options import AsJson
 
@@ -88,6 +88,7 @@ def soak(
     """
     import json as text
 
+    from ...lab.results import make
     from ...lab.soak import SoakOptions, run_soak
     from ...lab.soak.disturbing import split
     from ...lab.soak.report import as_json, terminal, write
@@ -114,7 +115,11 @@ def soak(
     for command in options.disturb:
         split(command)
     screen = _screen(quiet=json)
-    command = mask_url(shlex.join(["pillarbox", *sys.argv[1:]]))
+    # A URL is masked before it is quoted: its password may have a space.
+    words = [mask_whole_url(one) if re.match(r"[a-z0-9+]+://", one) else mask_url(one) for one in sys.argv[1:]]
+    command = shlex.join(["pillarbox", *words])
+    if out is not None:
+        make(out)
     with _unwinding(), _live(screen) as show:
         result = run_soak(options, show, command=command)
     if out is not None:
