@@ -10,6 +10,8 @@ from typing import Any, Final
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
+from ...consume.dead import dead_name
+from ...consume.retries import retry_name
 from ...event.destination import Destination, Exchange
 from ...publish.broker_url import PARTS
 from ...publish.rabbitmq.url import RabbitUrl, parse_rabbitmq_url
@@ -36,6 +38,8 @@ class RabbitGround:
     _api: Management
     name: str = "rabbitmq"
     _queues: dict[str, None] = field(default_factory=dict)
+    _beside: set[str] = field(default_factory=set)
+    """What a consumer of the product makes beside its queue: they are known by name where none can be listed."""
 
     @property
     def address(self) -> Address | None:
@@ -56,6 +60,7 @@ class RabbitGround:
     def source(self, consumer: str) -> str:
         """A quorum queue of this consumer's own, which gets all that is sent from now on."""
         queue = consumer if consumer.startswith(f"{self.exchange}.") else f"{self.exchange}.{consumer}"
+        self._beside |= {dead_name(queue, consumer), retry_name(queue, consumer)}
         if queue not in self._queues:
             with open_channel(self._parsed) as channel:
                 self._make(channel, queue, _QUEUE)
@@ -152,7 +157,7 @@ def rabbitmq_ground(url: str, claimed: Claim) -> Iterator[RabbitGround]:
         yield ground
     finally:
         if made:
-            remove(parsed, ground._api, {claimed.name}, ground._queues)
+            remove(parsed, ground._api, {claimed.name}, ground._queues.keys() | ground._beside)
         forget(claimed.name)
 
 
