@@ -287,6 +287,18 @@ def test_what_a_consumer_on_rabbitmq_holds_is_told_once_it_has_left_and_not_gues
     assert (after["unacknowledged"], after["consumers"]) == (0, 0)
 
 
+@pytest.mark.parametrize("broker_name", ["rabbitmq"], indirect=True)
+def test_what_a_consumer_makes_on_rabbitmq_is_removed_also_where_no_names_can_be_listed(server: str) -> None:
+    before = _names(server)
+    blind = f"{server.partition('?')[0]}?management=http://127.0.0.1:1"
+    with broker_ground(blind, "W4-C2") as made:
+        bell = f"{made.destination.name}.bell"
+        with closing(make_source(made.url, bell, [made.source(bell)], {})) as source:
+            source.open()
+            assert len(_names(server) - before) >= 5  # exchange, audit, queue, dead letters, retries
+    assert _names(server) == before
+
+
 def test_a_server_that_does_not_answer_leaves_nothing_to_be_removed() -> None:
     before = claimed_here()
     with pytest.raises(BrokerUnavailable), broker_ground("amqp://127.0.0.1:1/", "W3-S1"):
