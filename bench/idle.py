@@ -45,15 +45,18 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             "destination": broker.destination,
             "note": True,
         }
+        counters = Counters(url, own)
+        alone = counters.read()
+        time.sleep(options.seconds)
+        alone = difference(counters.read(), alone)  # the server's own: PostgreSQL counts autovacuum, and who asks
         with started("relaying", told) as relay:
             time.sleep(min(5.0, options.seconds))  # it acquires, and comes to rest
-            counters = Counters(url, own)
             before, cpu, begin = counters.read(), relay.ask("state")["cpu"], time.monotonic()
             time.sleep(options.seconds)
             work = difference(counters.read(), before)
             seconds, cpu = time.monotonic() - begin, relay.ask("state")["cpu"] - cpu
             counters.close()
-            tell(f"counted in {seconds:.1f} s: {work}")
+            tell(f"counted in {seconds:.1f} s: {work}; without a relay: {alone}")
             writer = Writer(url, broker.destination, 300)
             for number in range(options.events):
                 time.sleep(options.rest + 0.07 * number)  # not in step with its polling
@@ -67,7 +70,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "ownership": options.ownership,
         "versions": {name: server_of(name).version for name in (options.database, options.broker)},
         "seconds": round(seconds, 1),
-        "statements_per_second": round(work["statements"] / seconds, 2) if work else None,
+        "statements_per_second": round((work["statements"] - alone["statements"]) / seconds, 2) if work else None,
+        "statements_without_a_relay": alone.get("statements"),
         "processor_share": round(cpu / seconds, 4),
         "first_event_milliseconds": spread(writer.commits, notes),
         "machine": machine.facts(),

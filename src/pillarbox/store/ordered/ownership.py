@@ -86,15 +86,23 @@ def extend_all(connection: Connection, owner: str, lease: float, tenures: Sequen
 
     False: some are lost, or this server cannot (there is nothing to renew, too).
     """
-    if not tenures or connection.dialect.name not in ("mysql", "mariadb"):
+    dialect = connection.dialect.name
+    if not tenures or dialect == "sqlite":
         return False
     fences = " OR ".join(
         f"(partition_no = {one.partition_no:d} AND token = {one.token:d} AND nonce = {one.nonce:d})" for one in tenures
     )
+    mine = f"owner = :owner AND ({fences})"
+    hint = " FORCE INDEX (PRIMARY)"
+    if dialect == "postgresql":
+        # An UPDATE alone locks in the order in which it meets the rows.
+        hint = ""
+        locked = f"SELECT partition_no FROM outbox_partition WHERE {mine} ORDER BY partition_no FOR NO KEY UPDATE"
+        mine = f"{mine} AND partition_no = ANY(ARRAY({locked}))"
     return connection.execute(
         text(
-            f"UPDATE outbox_partition FORCE INDEX (PRIMARY) SET leased_until = {after(connection, f'{lease:f}')},"
-            f" lease_ms = :lease_ms WHERE owner = :owner AND ({fences})"
+            f"UPDATE outbox_partition{hint} SET leased_until = {after(connection, f'{lease:f}')},"
+            f" lease_ms = :lease_ms WHERE {mine}"
         ),
         {"lease_ms": lease_ms(lease), "owner": owner},
     ).rowcount == len(tenures)
