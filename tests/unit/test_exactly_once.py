@@ -50,7 +50,8 @@ def test_all_once_passes_whatever_names_the_rows_and_the_ids(engine: Engine) -> 
     texts = [str(one) for one in ids]
     with engine.begin() as connection:
         connection.execute(insert(other), [{"ref": one.hex.upper(), "raw": one.bytes} for one in ids])
-    for effects in (payment, payment.c.event_id, Payment.event_id, select(Payment.event_id), other.c.ref, other.c.raw):
+    named = (payment, Payment, payment.c.event_id, Payment.event_id, select(Payment.event_id), other.c.ref, other.c.raw)
+    for effects in named:
         assert_exactly_once_effect(engine, effects, ids)
         assert_exactly_once_effect(engine, effects, texts)
     with engine.connect() as connection, Session(engine) as session:

@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> None:
     if len(arguments) < 3 + (arguments[2:3] == ["-m"]) or arguments[0] not in _SIGNALS:
         sys.exit(_USAGE)
     number, (point, _, times) = _SIGNALS[arguments[0]], arguments[1].partition(":")
+    _refuse_misspelt(point)
     strike = Strike(point, int(times or 1))
 
     def hook(name: str) -> None:
@@ -42,6 +43,14 @@ def main(arguments: list[str]) -> None:
     else:
         sys.argv = arguments[2:]
         runpy.run_path(arguments[2], run_name="__main__")
+
+
+def _refuse_misspelt(point: str) -> None:
+    # Other programs may have points of any name; those of Pillarbox's own parts are all known, and one that is never
+    # reached would let a relay or a consumer run for ever.
+    parts = {one.partition(".")[0] for one in faultpoints.POINTS}
+    if point.partition(".")[0] in parts and point not in faultpoints.POINTS:
+        sys.exit(f"There is no point {point!r}; Pillarbox has {', '.join(faultpoints.POINTS)}.")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from ..errors import WrongColour
 
-Effects = Select[Any] | ColumnElement[Any] | InstrumentedAttribute[Any] | FromClause
+Effects = Select[Any] | ColumnElement[Any] | InstrumentedAttribute[Any] | FromClause | type[Any]
 _LISTED = 10  # ids of each kind in the message
 _PAUSE = 0.02  # seconds between two looks
 
@@ -28,7 +28,8 @@ def assert_exactly_once_effect(
     """Assert that the effect rows name each of the ``expected`` events once, and no other event.
 
     ``effects`` says where the event ids of the effects are: a column (``payment.c.event_id``, ``Payment.event_id``), a
-    select of one column, or a table with a column ``event_id``. Ids may be UUIDs, text or 16 bytes on either side.
+    select of one column, or a table or mapped class with ``event_id``. Ids may be UUIDs, text or 16 bytes on either
+    side.
     ``within`` waits so many seconds for effects that are still missing; a doubled or foreign one fails at once.
 
     Raises AssertionError, which names what is missing, doubled and foreign.
@@ -69,6 +70,8 @@ def _listed(kind: str, ids: list[str]) -> list[str]:
 def _query(effects: Effects) -> Select[Any]:
     if isinstance(effects, Select):
         return effects
+    if isinstance(effects, type):
+        return select(effects.event_id)  # a mapped class; selected as it is, it would give whole rows
     return select(effects.c.event_id) if isinstance(effects, FromClause) else select(effects)
 
 

@@ -116,6 +116,14 @@ def test_a_program_that_knows_nothing_of_it_is_killed_at_the_chosen_passage(tmp_
     assert done.stdout.split("\n") == ["0 --fast", "1 --fast", ""]
 
 
+def test_a_misspelt_point_of_pillarbox_is_refused_before_the_program_runs_for_ever() -> None:
+    command = [*STRUCK, "--kill-at", "relay.after-konfirm", "-m", "pillarbox", "relay"]
+    wrong = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "no point 'relay.after-konfirm'" in wrong.stderr
+    assert "relay.after-confirm" in wrong.stderr
+
+
 def test_a_module_is_run_as_well_and_a_wrong_line_is_told(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     command = [*STRUCK, "--kill-at", "never", "-m", "shop", "x"]

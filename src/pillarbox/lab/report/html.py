@@ -14,7 +14,7 @@ from .reading import Grid, as_expected, grids, in_reading_order, ran, surprising
 from .style import script, style
 from .texts import Texts
 from .trials import trials_section
-from .words import clock_lines, servers, strategy_name, surprise_lines, utc, window_name
+from .words import clock_lines, servers, strategy_name, surprise_lines, trouble_line, utc, window_name
 
 
 def page(run: Run, texts: Texts, trials: Sequence[Trial] = ()) -> str:
@@ -94,7 +94,7 @@ def _results(run: Run, texts: Texts, trials: Sequence[Trial]) -> Markup:
         lines = [el("li", _link(texts, cell), ": ", "; ".join(surprise_lines(texts, cell))) for cell in surprised]
         boxes.append(_box(texts.surprised(len(surprised)), texts.surprised_lead, lines))
     if stuck:
-        lines = [el("li", _link(texts, cell), ": ", cut(cell.trouble or "", 300)) for cell in stuck]
+        lines = [el("li", _link(texts, cell), ": ", cut(trouble_line(cell), 300)) for cell in stuck]
         boxes.append(_box(texts.troubled(len(stuck)), texts.troubled_lead, lines))
     if as_expected(run) and run.complete and not odd:
         said = texts.all_expected(done) if done else texts.nothing_ran

@@ -9,7 +9,7 @@ from .cell import headline
 from .markup import cut, printable
 from .reading import Grid, agreement, applied, as_expected, grids, in_reading_order, ran, surprising, troubled
 from .texts import Texts, texts
-from .words import expected_of, plain, servers, strategy_name, surprise_lines, utc, window_name
+from .words import expected_of, plain, servers, strategy_name, surprise_lines, trouble_line, utc, window_name
 
 
 def document(run: Run) -> str:
@@ -37,7 +37,7 @@ def _results(run: Run, words: Texts) -> list[str]:
     for cell in surprising(run):
         lines.append(f"**{cell.key}**: {_safe('; '.join(surprise_lines(words, cell)))}")
     for cell in troubled(run):
-        lines.append(f"**{cell.key}** {words.trouble}: {_safe(cut(cell.trouble or '', 300))}")
+        lines.append(f"**{cell.key}** {words.trouble}: {_safe(cut(trouble_line(cell), 300))}")
     if as_expected(run) and run.complete:
         lines.append(words.all_expected(len(ran(run))) if ran(run) else words.nothing_ran)
     return lines

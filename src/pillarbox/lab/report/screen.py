@@ -10,7 +10,7 @@ from ..model import CellResult, Impossible, NotRun, Run
 from .markup import cut, printable
 from .reading import Grid, as_expected, counts, grids, ran, surprising, troubled
 from .texts import Texts, texts
-from .words import expected_of, state_of, strategy_name, surprise_lines, window_name
+from .words import expected_of, state_of, strategy_name, surprise_lines, trouble_line, window_name
 
 _STYLES = {
     "good": "green",
@@ -38,7 +38,7 @@ def result_lines(run: Run) -> list[Text]:
     for cell in surprising(run):
         lines.append(Text(f"{words.unexpected}: {cell.key}: {'; '.join(surprise_lines(words, cell))}", "bold magenta"))
     for cell in troubled(run):
-        said = " ".join(printable(cut(cell.trouble or "", 300)).split())
+        said = " ".join(printable(cut(trouble_line(cell), 300)).split())
         lines.append(Text(f"{words.trouble}: {cell.key}: {said}", "bold magenta"))
     if as_expected(run) and ran(run):
         lines.append(Text(words.all_expected(len(ran(run))), "green"))

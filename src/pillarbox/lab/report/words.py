@@ -49,6 +49,16 @@ def surprise_lines(texts: Texts, cell: CellResult) -> tuple[str, ...]:
     )
 
 
+def trouble_line(cell: CellResult) -> str:
+    """Why a cell was not finished: without its own name, which stands before it, and without the log's end.
+
+    >>> from pillarbox.lab.model import CellKey, Impossible
+    >>> trouble_line(CellResult(CellKey("W1", "S1"), Impossible(""), trouble="W1-S1: it has ended. Log: a\\nb"))
+    'it has ended.'
+    """
+    return (cell.trouble or "").removeprefix(f"{cell.key}: ").partition(" Log: ")[0]
+
+
 def state_of(cell: CellResult) -> str:
     """One word for styles: ``good``, ``harm``, ``wire``, ``surprise``, ``trouble``, ``notrun`` or ``impossible``."""
     if not isinstance(cell.plan, Planned):

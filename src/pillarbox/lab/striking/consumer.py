@@ -91,7 +91,7 @@ def _nothing_left(stage: Stage, name: str, process: Process) -> bool:
 def _over(stage: Stage, process: Process) -> None:
     """LabError when it lives no more."""
     if process.is_over:
-        raise LabError(f"{stage.key}: the consumer has ended: {process.exit.how if process.exit else ''}.")
+        raise LabError(f"{stage.key}: the consumer has ended: {process.exit.how.rstrip('.') if process.exit else ''}.")
 
 
 def _kill(stage: Stage, way: str, group: Sequence[Stroke], point: str) -> None:
