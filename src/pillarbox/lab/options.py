@@ -57,4 +57,7 @@ class LabOptions:
 def _refuse_unknown(what: str, given: tuple[str, ...], known: list[str]) -> None:
     for one in given:
         if one not in known:
-            raise ConfigError(f"There is no {what} {one!r}; the lab has {', '.join(known)}.")
+            raise ConfigError(
+                f"There is no {what} {one!r}; the lab has {', '.join(known)}.",
+                fix="`pillarbox lab list` explains them.",
+            )

@@ -20,8 +20,6 @@ app = typer.Typer(
     help="The fault lab: strike between database and broker, count what is left behind, write a report.",
     no_args_is_help=True,
 )
-app.command("kafka")(lab_kafka.kafka)
-app.command("soak")(lab_soak.soak)
 
 Windows = Annotated[
     list[str] | None, typer.Option("--window", metavar="ID", help="Only this window (W1, B2, …); may be given again.")
@@ -63,8 +61,8 @@ def run(
 ) -> None:
     """Run the matrix of windows and strategies with real faults; write the report.
 
-    Exit 0 when reality matched what is expected, 1 when something surprised. Needs no server; neither file nor
-    environment is read. Ctrl-C keeps what was done.
+    Exit 0 when reality matched what is expected, 1 when something surprised or could not be finished. Needs no server.
+    Neither pillarbox.toml nor the environment is read. Ctrl-C keeps what was done.
     """
     from ...lab.grounds import refuse_foreign, remove_leftovers
     from ...lab.options import LabOptions
@@ -210,3 +208,7 @@ def _exit_code(done: Run) -> ExitCode:
     if not done.complete:
         return ExitCode.INTERRUPTED
     return ExitCode.OK if as_expected(done) else ExitCode.FAILED
+
+
+app.command("kafka")(lab_kafka.kafka)
+app.command("soak")(lab_soak.soak)
