@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from ..errors import BadConsumer, HandlerTimedOut
 from ..store.drivers import driver_of
-from ..store.engines import check_schema
+from ..store.engines import BEGIN_OPTION, check_schema
 from ..store.failures import connect_error
 from .cancelling import cancel_statement
 from .guard import TransactionGuard
@@ -51,6 +51,9 @@ class InboxDatabase:
         """Raise TablesMissing (PB-006), or why the database cannot be reached (PB-004, PB-008)."""
         try:
             connection = self._connect()
+            looking = self.engine.dialect.name == "sqlite"
+            if looking:  # without the write lock, for which a busy database could let it wait until it gives up
+                connection.execution_options(**{BEGIN_OPTION: "DEFERRED"})
             check_schema(connection, part="inbox")
             if driver_of(connection).commits_alone(connection):
                 raise BadConsumer(
@@ -58,6 +61,8 @@ class InboxDatabase:
                     fix="Give the consumer an engine without isolation_level='AUTOCOMMIT'.",
                 )
             connection.rollback()
+            if looking:
+                self.close()
         except DBAPIError as error:
             self.close()
             raise connect_error(error, self.engine.url) from error
