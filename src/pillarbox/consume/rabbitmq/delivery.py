@@ -20,6 +20,12 @@ MAX_PROPERTIES: Final = 131_072 - 100
 
 _MAX_NAMES: Final = 500
 
+_OF_THE_QUEUE: Final = frozenset({"x-delivery-count", "x-acquired-count"})
+"""What a quorum queue notes of a delivery. It is no header of the message, and would be wrong in another queue."""
+
+_INSTRUCTIONS: Final = frozenset({"CC", "BCC"})
+"""To the broker: other queues would get a copy, too."""
+
 
 class Delivery(NamedTuple):
     """Where a message stands with the broker: ``tag`` means something on the channel of that ``epoch`` only."""
@@ -56,7 +62,8 @@ def _of(death: Mapping[str, Any], prefix: str) -> bool:
 
 def text_headers(headers: Mapping[str, Any] | None) -> dict[str, str]:
     """AMQP headers as text; one without value is left out. pika gives a name that is no UTF-8 as bytes."""
-    return {_text(name): _text(value) for name, value in (headers or {}).items() if value is not None}
+    given = (headers or {}).items()
+    return {_text(name): _text(value) for name, value in given if value is not None and name not in _OF_THE_QUEUE}
 
 
 def _text(value: object) -> str:
@@ -84,8 +91,8 @@ def copy_properties(
     connection, and the message behind it wait for ever.
     """
     properties = copy(original)
-    # They are instructions to the broker: other queues would get the copy, too.
-    kept = {name: value for name, value in (original.headers or {}).items() if name not in ("CC", "BCC")}
+    not_copied = _INSTRUCTIONS | _OF_THE_QUEUE
+    kept = {name: value for name, value in (original.headers or {}).items() if name not in not_copied}
     more = dict(added)
     left_out: list[str] = []
     while True:

@@ -67,8 +67,11 @@ class RabbitGround:
         return queue
 
     def source_options(self) -> Mapping[str, Any]:
-        """A killed consumer's messages go back at once, when its connection ends."""
-        return {}
+        """A killed consumer's messages go back at once, when its connection ends.
+
+        What the product's consumer makes beside its queue is marked, and ends by itself, like the queue.
+        """
+        return {"dead_queue_arguments": dict(_QUEUE), "retry_queue_arguments": dict(_QUEUE)}
 
     def through(self, port: int) -> str | NotVisible:
         """The URL through a proxy on 127.0.0.1; not with TLS, where the certificate would not fit."""
